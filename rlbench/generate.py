@@ -34,7 +34,6 @@ from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.ops.state_dict import State
 from rlbench.records import manifest
-from rlbench.records.epochs import first_epoch_sha256
 from rlbench.records.store import Record, read_record
 from rlbench.seeds import Seeds
 
@@ -258,7 +257,7 @@ def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
 
 def _load(place: Path, record: Record) -> State:
     values = manifest.read_manifest(manifest.current(place)).values
-    manifest.refuse_foreign(place, values, record.spec, first_epoch_sha256(record.epochs), record.environments)
+    manifest.refuse_foreign(place, values, record.spec, record.environment_sums, record.epoch_sums)
     return checkpoint.load(place)
 
 

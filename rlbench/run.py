@@ -30,7 +30,6 @@ from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted
 from rlbench.ops.state_dict import State, integer, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
-from rlbench.records.epochs import first_epoch_sha256
 from rlbench.records.machine import INSTRUCTIONS
 from rlbench.records.store import Store, read_record
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
@@ -149,7 +148,8 @@ class _Recorder:
             _refuse_non_finite_state(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type, self.store)._asdict()
             self.store.verify_unchanged()
-            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store), **computing}
+            origin = _origin(self.store, clock.epochs)
+            state = {"trainer": self.trainer.state_dict(), "run": origin, **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -206,7 +206,7 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     if not checkpoint.exists(folder):
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
-    manifest.refuse_foreign(folder, values, store.spec, first_epoch_sha256(store.epochs), store.environments)
+    manifest.refuse_foreign(folder, values, store.spec, store.environment_sums, store.epoch_sums)
     saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -325,16 +325,17 @@ def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> t
     return reasons
 
 
-def _origin(store: Store) -> State:
-    """Run, code and attempt of a checkpoint."""
-    attempt = {"first_epoch": first_epoch_sha256(store.epochs), "environments": store.environments[-1]}
+def _origin(store: Store, epochs: int) -> State:
+    """Run, code and attempt of a checkpoint that follows so many epochs."""
+    sums = store.epoch_sums
+    attempt = {"environments_sha256": store.environment_sums[-1], "epochs_sha256": sums[min(epochs, len(sums) - 1)]}
     return {**manifest.origin(store.spec, store.environment), **attempt}
 
 
 def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
     """A policy's weights, normalization and run: the state from which it can be evaluated again."""
     scale = trainer.scale
-    own: State = {"policy": policy, "epoch": epoch, "run": _origin(store)}
+    own: State = {"policy": policy, "epoch": epoch, "run": _origin(store, epoch + 1)}
     return own if scale is None else {**own, "scale": scale}
 
 
@@ -361,7 +362,8 @@ def _finish(
             best_epoch=-max(means)[1] if means else None,
             weights=weights,
             inexact=inexact,
-            environments=store.environments[-1],
+            environments_sha256=store.environment_sums[-1],
+            epochs_sha256=store.epoch_sums[-1],
         )
     )
 

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from rlbench.config.run import Runtime, Spec
 from rlbench.records import files
-from rlbench.records.attempts import environments_sha256
 from rlbench.records.store import Store, read_record
 from rlbench.records.types import Outcome
 
@@ -42,7 +41,7 @@ def outcome_of(folder: Path) -> Outcome:
 
 
 def reseal(path: Path, change: Change, line: int | None = None) -> None:
-    """Change a line of a sealed file, or every line; the outcome names the changed spec as its own."""
+    """Change a line of a sealed file, or every line; the outcome names no attempt any more."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for place in range(len(lines)) if line is None else [line]:
         content = files.unseal(lines[place], str(path))
@@ -50,6 +49,5 @@ def reseal(path: Path, change: Change, line: int | None = None) -> None:
         lines[place] = files.seal(content)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     outcome = path.with_name("outcome.json")
-    if path.name == "spec.json" and outcome.is_file():
-        digest = environments_sha256(files.read_sealed(path))[-1]
-        reseal(outcome, lambda content: content.update(environments=digest))
+    if path.name in {"spec.json", "epochs.jsonl"} and outcome.is_file():
+        reseal(outcome, lambda content: content.update(environments_sha256=None, epochs_sha256=None))

@@ -95,19 +95,18 @@ def check(
     if not findings or (of_imported and {finding.word for finding in findings} == {"NOT COMPARABLE"}):
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
-            what, remedy = (
-                "imported curve that can be compared with a published score",
-                "import evaluations of such a cell: rlbench import FILE --as SUITE/ALGO --results DIR",
-            )
+            what = "imported curve that can be compared with a published score"
+            remedy = "import evaluations of such a cell: rlbench import FILE --as SUITE/ALGO --results DIR"
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")
     if junit is not None:
         write_file(junit, checks.to_junit(findings, title), "--junit")
     if summary is not None:
         write_file(summary, checks.findings_markdown(findings, title), "--summary", append=True)
-    code = checks.exit_code(findings, strict=strict, of_imported=of_imported)
+    options = {"strict": strict, "of_imported": of_imported}
+    code = checks.exit_code(findings, **options)
     document = {"exit_code": code, "findings": [asdict(finding) for finding in findings]}
-    print_result(document, checks.findings_text(findings, terminal_width(), strict=strict), json=json)
+    print_result(document, checks.findings_text(findings, terminal_width(), **options), json=json)
     for finding in findings:
         if finding.word in checks.WORSE | {"FAILED"}:
             print_error(f"{finding.name}: {finding.word}: {finding.reason}")

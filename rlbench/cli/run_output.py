@@ -229,7 +229,8 @@ def print_plan(
         epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
-        steps = min(pause or spec.budget.steps, spec.budget.steps)
+        budget, epoch = spec.budget.steps, spec.budget.epoch
+        steps = budget if pause is None or pause < done or status == "done" else min(-(-pause // epoch) * epoch, budget)
         rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": steps, "memory": need.total})
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
     print_result({"plan": rows}, text, json=json)
@@ -251,10 +252,15 @@ def _plan_lines(
         budget = rows[places[0]]["steps"]
         lines.append(f"{cell} {seeds}: {status}, {f'{steps:,} of ' if steps else ''}{budget:,} steps")
     lines.append(f"memory of a run: at most {size_text(max(need.total for need in memory))}")
-    to_come = [spec for spec, row in zip(specs, rows, strict=True) if row["status"] in {"new", "interrupted"}]
+    pairs = zip(specs, rows, strict=True)
+    to_come = [_to_pause(spec, row["steps"]) for spec, row in pairs if row["status"] in {"new", "interrupted"}]
     if len(specs) > 1 and to_come:
         lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")
     return lines
+
+
+def _to_pause(spec: Spec, steps: object) -> Spec:
+    return spec.model_copy(update={"budget": spec.budget.model_copy(update={"steps": steps})})
 
 
 def ending_row(ending: Ending) -> dict[str, object]:

@@ -214,8 +214,12 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
 def _resolved_algorithm(suite: str, name: str) -> str:
     """The suite's own name of an algorithm in another spelling, such as ``TD3+BC``; another name stays as it is."""
     algorithms = suites.algorithms(suite) if suite and name else []
-    spelling = re.sub(r"(?<=[a-z0-9])[-_+ ](?=[a-z0-9])", "", name.strip().lower())
-    return spelling if spelling in algorithms else name
+    return next((own for own in algorithms if _letters(own) == _letters(name)), name)
+
+
+def _letters(name: str) -> str:
+    """A name in small letters without spaces and signs between them: ``td3bc`` of ``TD3 + BC``."""
+    return re.sub(r"(?<=[a-z0-9])(?: *[-_+] *| +)(?=[a-z0-9])", "", name.strip().lower())
 
 
 def resolved_task(suite: str, name: str) -> str:

@@ -99,8 +99,8 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
 
 
-def environments_sha256(metadata: Mapping[str, object]) -> tuple[str, ...]:
-    """SHA-256 of the environments of a record's processes, up to each of them; other files of the attempt name it."""
+def environment_sums(metadata: Mapping[str, object]) -> tuple[str, ...]:
+    """SHA-256 of the environments of a record's first process, of its first two, and so on."""
     first, later = metadata.get("environment"), metadata.get("resumed", [])
     histories = [[first, *later[:end]] for end in range(len(later) + 1)] if isinstance(later, list) else [[first]]
     return tuple(sha256(json.dumps(history, sort_keys=True).encode()).hexdigest() for history in histories)
@@ -113,17 +113,18 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
     """
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
-    first = metadata.get("environment")
-    later = resumptions(metadata, path)
+    first, later = metadata.get("environment"), resumptions(metadata, path)
+    lines = metadata.get("resumed", [])
     earlier = dict(first) if isinstance(first, dict) else {}
     for resumption in later:
         earlier.update(resumption.environment)
     now = json.loads(json.dumps({**environment, **_saved_threads(folder)}))
     names = {**earlier, **now}.keys() - {"command", *(["updates"] if same_engine else [])}
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
-    if changes or (epoch == 0 and later and later[-1].epoch > 0):  # a beginning ends what the resumptions changed
+    begins_again = epoch == 0 and bool(later) and later[-1].epoch > 0  # which ends what the resumptions changed
+    if isinstance(lines, list) and (changes or begins_again):
         resumption = Resumption(epoch=epoch, environment=changes)
-        files.replace_sealed(path, {**metadata, "resumed": [line.model_dump() for line in (*later, resumption)]})
+        files.replace_sealed(path, {**metadata, "resumed": [*lines, resumption.model_dump()]})
 
 
 def _saved_threads(folder: Path) -> dict[str, object]:

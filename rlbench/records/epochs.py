@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 from os.path import lexists
 from pathlib import Path
@@ -39,9 +39,14 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
     return tuple(epochs)
 
 
-def first_epoch_sha256(epochs: Sequence[Epoch]) -> str:
-    """SHA-256 of the first epoch, whose seconds no other attempt has; empty without an epoch."""
-    return sha256(line_of(epochs[0]).encode()).hexdigest() if epochs else ""
+def epoch_sums(epochs: Iterable[Epoch]) -> tuple[str, ...]:
+    """SHA-256 of no epoch, of the first, of the first two, and so on; no other attempt has their seconds."""
+    total = sha256()
+    sums = [total.hexdigest()]
+    for epoch in epochs:
+        total.update(line_of(epoch).encode())
+        sums.append(total.hexdigest())
+    return tuple(sums)
 
 
 def line_of(epoch: Epoch) -> str:

@@ -20,6 +20,7 @@ from rlbench.records import files
 
 NAME: Final = "manifest.json"
 
+COPY_AGAIN: Final = "copy spec.json, epochs.jsonl, outcome.json and checkpoint/ from one machine, or use --force"
 Value = int | float | str
 
 
@@ -38,12 +39,12 @@ def origin(spec: Spec, environment: Mapping[str, object]) -> dict[str, Value]:
 
 
 def refuse_foreign(
-    folder: Path, values: Mapping[str, Value], spec: Spec, first_epoch: str, environments: Sequence[str]
+    folder: Path, values: Mapping[str, Value], spec: Spec, environment_sums: Sequence[str], epoch_sums: Sequence[str]
 ) -> None:
     """Refuse the checkpoint in ``folder`` with the plain ``values``, where it belongs to another run or attempt.
 
-    ``first_epoch`` is the SHA-256 of the run's first epoch, ``environments`` those of the environments of its
-    processes. A checkpoint that does not name its run or attempt is of older code, and passes.
+    The sums are those of the run's record. A checkpoint that does not name its run or attempt is of older code, and
+    passes.
 
     Raises:
         RefusedFile: it belongs to another run or attempt; the message names both runs.
@@ -54,11 +55,9 @@ def refuse_foreign(
             f"{folder}: belongs to {owner}, seed {seed}, not to {spec.id}, seed {spec.seed}; "
             "restore this run's own, or start over with --force"
         )
-    same_epochs = values.get("run/first_epoch", "") in ("", first_epoch)  # empty: saved before the first epoch
-    if not same_epochs or values.get("run/environments", "") not in ("", *environments):
-        other = "spec.json" if same_epochs else "epochs.jsonl"
-        problem = f"is of another attempt than {other}, or newer"
-        raise RefusedFile(f"{folder}: {problem}; bring the files of one attempt together, or start over with --force")
+    for part, name, sums in (("environments", "spec.json", environment_sums), ("epochs", "epochs.jsonl", epoch_sums)):
+        if values.get(f"run/{part}_sha256") not in (None, *sums):
+            raise RefusedFile(f"{folder}: is of another attempt than {name}, or newer; {COPY_AGAIN}")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

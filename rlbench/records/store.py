@@ -28,9 +28,9 @@ from rlbench import disk, faults
 from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
-from rlbench.records import files
-from rlbench.records.attempts import environments_sha256, note_resumption, resumptions
-from rlbench.records.epochs import line_of, read_epochs, scores
+from rlbench.records import files, manifest
+from rlbench.records.attempts import environment_sums, note_resumption, resumptions
+from rlbench.records.epochs import epoch_sums, line_of, read_epochs, scores
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome
 
@@ -55,7 +55,8 @@ class Record:
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
-    environments: tuple[str, ...] = ()  # SHA-256 of all of them, up to each process
+    environment_sums: tuple[str, ...] = ()
+    epoch_sums: tuple[str, ...] = ()
 
     def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
@@ -92,15 +93,17 @@ def _read_record(folder: Path) -> Record:
     if (stated_id := metadata.get("id")) != spec.id:
         raise RefusedFile(f"{path}: says it is {printable(str(stated_id))}, its settings are {spec.id}; restore it")
     outcome = read_outcome(folder)
-    ended, environments = outcome is not None and outcome.status != "interrupted", environments_sha256(metadata)
-    if outcome is not None and outcome.environments not in {None, *environments[-1 if ended else 0 :]}:
-        problem = "is of another attempt than outcome.json, or older"
-        raise RefusedFile(f"{path}: {problem}; bring the files of one attempt together, or start over with --force")
+    ended = outcome is not None and outcome.status != "interrupted"
     epochs = read_epochs(folder, complete=ended)
     if outcome is not None and (len(epochs) < outcome.epochs or (ended and len(epochs) > outcome.epochs)):
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
+    sums = {"spec.json": environment_sums(metadata), "epochs.jsonl": epoch_sums(epochs)}
+    own_sums = () if outcome is None else (outcome.environments_sha256, outcome.epochs_sha256)
+    for (name, values), own_sum in zip(sums.items(), own_sums, strict=False):
+        if own_sum not in {None, *values[-1 if ended else 0 :]}:
+            raise RefusedFile(f"{folder / name}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
     first = clean_texts(metadata.get("environment"))
     environment, changes = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
     for resumption in resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path):
@@ -114,7 +117,8 @@ def _read_record(folder: Path) -> Record:
         spec=spec,
         environment=environment,
         resumed=tuple(changes),
-        environments=environments,
+        environment_sums=sums["spec.json"],
+        epoch_sums=sums["epochs.jsonl"],
         epochs=epochs,
         outcome=outcome,
     )
@@ -134,7 +138,7 @@ class Store:
 
     def __init__(self, folder: Path, lock: FolderLock, spec: Spec, environment: Mapping[str, object]) -> None:
         self.folder, self._lock, self.spec, self.environment = folder, lock, spec, environment
-        self.environments = tuple[str, ...]()  # SHA-256 of those in spec.json, up to each process
+        self.environment_sums = tuple[str, ...]()
         self.results = folder  # below it no folder may be a link
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
@@ -162,7 +166,7 @@ class Store:
         store.results = results
         try:
             store._open(spec, environment, force=force)
-            store.environments = store._read_environments()
+            store.environment_sums = store._read_environment_sums()
             store._begin()
         except BaseException:
             store.release()
@@ -197,6 +201,11 @@ class Store:
         return tuple(self._epochs)
 
     @property
+    def epoch_sums(self) -> tuple[str, ...]:
+        """SHA-256 of no epoch, of the first, of the first two, and so on."""
+        return epoch_sums(self._epochs)
+
+    @property
     def outcome(self) -> Outcome | None:
         """Outcome on disk; None while there is none."""
         return read_outcome(self.folder)
@@ -205,7 +214,7 @@ class Store:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
         if self._resumes:
             note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
-            self.environments = self._read_environments()
+            self.environment_sums = self._read_environment_sums()
 
     def append(self, epoch: Epoch) -> bool:
         """Write an epoch to disk; return True if it replaced others.
@@ -241,9 +250,10 @@ class Store:
         lines = self.folder / "epochs.jsonl"
         try:
             files.refuse_links_above(self.folder, self.results)
-        except RefusedFile:
-            problem = f"is behind a link: its path {CHANGED_DURING_RUN}"
-            raise ResourceExhausted(f"{self.folder}: {problem}; put the folder itself there, and run again") from None
+        except RefusedFile as error:
+            problem = str(error).partition(";")[0]
+            remedy = f"{problem}: put the folder itself in its place"
+            raise ResourceExhausted(f"{self.folder}: {CHANGED_DURING_RUN}; {remedy}") from None
         if not self._lock.intact():
             raise ResourceExhausted(
                 f"{self._lock.path}: the lock {CHANGED_DURING_RUN}; type the same command again: it resumes"
@@ -273,14 +283,14 @@ class Store:
             files.refuse_links(self.folder, self.folder)
             text = files.read_text(self.folder / "epochs.jsonl") if self._epochs else ""
             same = read_record(self.folder).spec == self.spec and text == self._text()
-            same = same and self.environments == self._read_environments()
+            same = same and self.environment_sums == self._read_environment_sums()
         except RefusedFile as error:
             raise ResourceExhausted(f"{error} (it {CHANGED_DURING_RUN})") from None
         if not same:
             raise ResourceExhausted(f"{self.folder}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
 
-    def _read_environments(self) -> tuple[str, ...]:
-        return environments_sha256(files.read_sealed(self.folder / "spec.json"))
+    def _read_environment_sums(self) -> tuple[str, ...]:
+        return environment_sums(files.read_sealed(self.folder / "spec.json"))
 
     def _text(self) -> str:
         return "".join(line_of(epoch) + "\n" for epoch in self._epochs)

@@ -75,7 +75,8 @@ def against_references(
         key = CellKey(suite, row.algorithm, "", "")
         findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
     pooled_keys = {key for row in rows for key in row.keys}
-    alone = (cell for cell in cells if cell.key not in pooled_keys and not (at and cell.documented is None))
+    whole = of_imported or not at  # else cells without a reference are left out
+    alone = (cell for cell in cells if cell.key not in pooled_keys and (whole or cell.documented is not None))
     findings += [
         _at_finding(cell, runs_by_cell.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone
     ]
@@ -152,12 +153,15 @@ def exit_code(findings: Sequence[Finding], *, strict: bool, of_imported: bool = 
     return Inconclusive.exit_code if strict and undecided else 0
 
 
-def findings_text(findings: Sequence[Finding], width: int | None = None, *, strict: bool = False) -> str:
+def findings_text(
+    findings: Sequence[Finding], width: int | None = None, *, strict: bool = False, of_imported: bool = False
+) -> str:
     """Format one line per bad or undecided finding, folded to ``width`` columns, and a line that counts all findings.
 
     ``strict`` adds a line for each missing run.
     """
-    listed = [f for f in findings if f.word in WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED)]
+    words = WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED) | ({"NOT COMPARABLE"} if of_imported else set())
+    listed = [f for f in findings if f.word in words]
     lines = aligned([(f.word, f.name, f.reason) for f in listed], width)
     below = [word_counts(findings) + ("; --json lists every row" if len(listed) < len(findings) else "")]
     if nothing_compared(findings):

@@ -20,7 +20,6 @@ from safetensors.numpy import load_file
 
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files, imported, manifest, store
-from rlbench.records.epochs import first_epoch_sha256
 from rlbench.records.files import folders
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import NAME, read_looks
@@ -200,8 +199,7 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
         yield from _errors_of(partial(_verify_sum, checkpoint, file, digest))
     if record is None:
         return
-    first = first_epoch_sha256(record.epochs)
-    facts = (contents.values, record.spec, first, record.environments)
+    facts = (contents.values, record.spec, record.environment_sums, record.epoch_sums)
     yield from _errors_of(partial(manifest.refuse_foreign, checkpoint, *facts))
     misplaced = _refuse_misplaced(name, contents.values.get("epoch"), record)
     if misplaced is not None:

@@ -11,7 +11,7 @@ import io
 import os
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -123,11 +123,12 @@ def selected_files() -> tuple[Path, ...]:
 
 
 def reference_files() -> Iterator[Path]:
-    """Yield the selected files, and the CSV files that they name."""
+    """Yield the selected files, and the CSV files that they name; of a file that cannot be read only itself."""
     for path in selected_files():
         yield path
-        for score in read_references(path):
-            yield from (path.parent / name for name in (score.reference.file, score.row.curve) if name)
+        with suppress(UsageError, RefusedFile):
+            for score in read_references(path):
+                yield from (path.parent / name for name in (score.reference.file, score.row.curve) if name)
 
 
 @cache

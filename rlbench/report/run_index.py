@@ -109,7 +109,7 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
             _deduplicate(part, lambda r: (r.seed, r.data_file, r.digest, str(r.environment.get("env"))))
         for part in (group.short, group.other_protocol, group.variants):
             group.duplicates += _deduplicate(part, lambda r: (r.id, r.seed, r.data_file))
-        every_short = tuple(group.short)
+        every_short = tuple({run.seed: run for run in group.short}.values())
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
         group.short, group.unfinished = (

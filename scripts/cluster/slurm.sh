@@ -14,7 +14,7 @@ if [ "${SLURM_ARRAY_TASK_MIN:-1}" != 1 ] || [ "${SLURM_ARRAY_TASK_MAX:-1}" != "$
   echo "$0: --array=${SLURM_ARRAY_TASK_MIN:-1}-${SLURM_ARRAY_TASK_MAX:-1} leaves runs out; write --array=1-N" >&2
   exit 2
 fi
-[ $# -ge 2 ] || { echo "usage: $0 SUITE ALGO [SEEDS] [OPTION]..." >&2; exit 2; }
+[ $# -ge 2 ] || { echo "usage: $0 SUITE ALGO [SEEDS [OPTION]...]" >&2; exit 2; }
 cd "${SLURM_SUBMIT_DIR:-.}"
-exec scripts/rlbench run "$1" "$2" --task '*' --seeds "${3:-0-9}" \
+exec scripts/rlbench run "$1" "$2" --seeds "${3:-0-9}" \
   --shard "${SLURM_ARRAY_TASK_ID:-1}/${SLURM_ARRAY_TASK_COUNT:-1}" --jobs auto "${@:4}"

@@ -107,11 +107,11 @@ def test_slurm_passes_options_on_and_needs_a_suite_and_an_algorithm(tmp_path: Pa
     line = ["bash", str(ROOT / "scripts/cluster/slurm.sh"), "toy", "dqn", "0-4", "--steps", "100"]
     run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, check=False)
     ends = run(line), run(line[:3])
-    assert ends[0].stdout == "run toy dqn --task * --seeds 0-4 --shard 1/1 --jobs auto --steps 100\n"
+    assert ends[0].stdout == "run toy dqn --seeds 0-4 --shard 1/1 --jobs auto --steps 100\n"
     assert ends[1].returncode == 2 and ends[1].stderr.startswith("usage: ")
 
 
-@pytest.mark.parametrize("budget", ["2h", "abc", "-1", "", "1 2"])
+@pytest.mark.parametrize("budget", ["2h", "abc", "-1", "0", "", "1 2"])
 def test_nightly_refuses_a_budget_that_is_no_number_of_hours(budget: str) -> None:
     done = subprocess.run([ROOT / "scripts/nightly", "--budget", budget], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, f"--budget {budget}: write hours, such as 8 or 0.5\n")
+    assert (done.returncode, done.stderr) == (2, f"--budget {budget}: write whole hours, such as 8\n")

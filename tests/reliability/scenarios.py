@@ -76,8 +76,8 @@ def differ(folder: Path, golden: Path) -> None:
     assert record.outcome is not None
     for epoch in record.epochs[:2]:
         store.append(replace(epoch, updates=epoch.updates + epoch.number))
-    last = store.environments[-1]
-    store.finish(replace(record.outcome, status="interrupted", epochs=2, environments=last))
+    sums = {"environments_sha256": None, "epochs_sha256": None}
+    store.finish(replace(record.outcome, status="interrupted", epochs=2, **sums))
     store.release()
 
 

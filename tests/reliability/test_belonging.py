@@ -97,7 +97,22 @@ def test_history_of_another_machine_is_refused(tmp_path: Path) -> None:
     assert stdout_of(f"verify {tmp_path}").endswith("no fault\n")
     for folder in others:
         (folder / "spec.json").write_bytes((first / "spec.json").read_bytes())
-        assert "spec.json: is of another attempt than outcome.json, or older" in stdout_of(f"verify {folder}", 2)
+        assert "spec.json: is of another attempt than outcome.json" in stdout_of(f"verify {folder}", 2)
+
+
+def test_epochs_of_another_machine_are_refused(tmp_path: Path) -> None:
+    """Both copies of an interrupted run begin with the same epoch."""
+    carry(CATCH.spec(), tmp_path / "a", 20)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    first, second = (CATCH.folder(tmp_path / place) for place in ("a", "b"))
+    for place in ("a", "b"):
+        carry(CATCH.spec(), tmp_path / place, 40)
+    assert stdout_of(f"verify {tmp_path}").endswith("no fault\n")
+    assert (first / "epochs.jsonl").read_bytes() != (second / "epochs.jsonl").read_bytes()  # by their seconds
+    (second / "epochs.jsonl").write_bytes((first / "epochs.jsonl").read_bytes())
+    assert "epochs.jsonl: is of another attempt than outcome.json" in stdout_of(f"verify {second}", 2)
+    (second / "outcome.json").unlink()
+    assert "resume: is of another attempt than epochs.jsonl, or newer" in stderr_of(CATCH.words(tmp_path / "b"))
 
 
 def test_best_policy_of_another_attempt_is_refused(tmp_path: Path) -> None:
@@ -119,14 +134,14 @@ def test_spec_of_another_attempt_is_refused(tmp_path: Path) -> None:
     reseal(spec, lambda content: content["environment"].update(cpu="another"))
     second = spec.read_bytes()
     (folder / "outcome.json").write_bytes(outcome)
-    assert "spec.json: is of another attempt than outcome.json, or older" in stderr_of(CATCH.words(tmp_path))
+    assert "spec.json: is of another attempt than outcome.json" in stderr_of(CATCH.words(tmp_path))
     (folder / "outcome.json").unlink()
     assert "resume: is of another attempt than spec.json, or newer" in stderr_of(CATCH.words(tmp_path))
     spec.write_bytes(first)
     assert run_command(CATCH.words(tmp_path))[0] == 0
     spec.write_bytes(second)
     assert "spec.json: is of another attempt than outcome.json" in stdout_of(f"verify {folder}", 2)
-    reseal(folder / "outcome.json", lambda content: content.pop("environments"))  # of older code
+    reseal(folder / "outcome.json", lambda content: content.pop("environments_sha256"))  # of older code
     shutil.rmtree(folder / "checkpoint")
     assert stdout_of(f"verify {folder}").endswith("no fault\n")
 
@@ -154,7 +169,7 @@ def test_a_record_that_is_shorter_than_its_checkpoint_is_refused(tmp_path: Path)
     (folder / "outcome.json").unlink()
     lines = (folder / "epochs.jsonl").read_text().splitlines(keepends=True)
     (folder / "epochs.jsonl").write_text(lines[0])
-    assert "epochs.jsonl: holds 1 epochs, its checkpoint counts" in stderr_of(CATCH.words(tmp_path))
+    assert "resume: is of another attempt than epochs.jsonl, or newer" in stderr_of(CATCH.words(tmp_path))
     (folder / "spec.json").unlink()
     assert "spec.json: missing beside" in stderr_of(CATCH.words(tmp_path))
 

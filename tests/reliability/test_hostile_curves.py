@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlbench import suites
 from rlbench.cli.eval_policy import check_evaluation_memory
 from rlbench.cli.resolve import resolve
 from rlbench.curves.formats import _resolved_algorithm
@@ -280,7 +281,9 @@ def test_a_gate_of_imported_curves_that_compares_none_does_not_pass(change: dict
     for seed in range(10):
         good = replace(CURVE, task="HalfCheetah-v4", seed=seed, returns=(0.0, 12_200.0 + seed))
         imported.write_curves([good], tmp_path)
-    assert [run_command(gate + strict)[0] for strict in ("", " --strict")] == [0, 4]
+    ends = {words: run_command(gate + words) for words in ("", " --strict", " --strict --at")}
+    assert [code for code, *_ in ends.values()] == [0, 4, 3]  # at equal steps the straight line is behind
+    assert all("NOT COMPARABLE  mujoco/" in out for _, out, _ in ends.values())
 
 
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:
@@ -293,7 +296,15 @@ def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Pa
 @pytest.mark.parametrize(("name", "expected"), [("TD3", "td3"), (" sac ", "sac"), ("SAC (ours)", ""), ("SAC+", "")])
 def test_an_algorithm_is_known_by_spellings_that_add_nothing(name: str, expected: str) -> None:
     assert _resolved_algorithm("mujoco", name) == (expected or name)
-    assert _resolved_algorithm("offline", "TD3+BC") == "td3bc" and _resolved_algorithm("atari", "QR-DQN") == "qrdqn"
+
+
+def test_every_algorithm_is_known_in_other_spellings() -> None:
+    for suite in suites.SUITES:
+        for name in suites.algorithms(suite):
+            assert _resolved_algorithm(suite, name.upper().replace("+", " + ")) == name
+    for name, own in {"TD3 + BC": "td3bc", "TD3+BC-raw": "td3bc-raw"}.items():
+        assert _resolved_algorithm("offline", name) == own
+    assert _resolved_algorithm("atari", "PPO-ICM") == "ppo+icm" and _resolved_algorithm("atari", "QR-DQN") == "qrdqn"
 
 
 @pytest.mark.parametrize("gate", ["mujoco --imported", "mujoco --imported --pooled", "toy --baseline b"])

@@ -142,8 +142,9 @@ def test_invalid_number_of_threads_in_a_record_or_checkpoint_is_refused(threads:
     values = {"device": "cpu", "engine": "eager", "threads": threads, "run/spec": SPEC.id, "run/seed": SPEC.seed}
     text = files.seal({"schema_version": 1, "files": {}, "values": values, "split": {}})
     (resume / manifest.NAME).write_text(text)
+    store = SimpleNamespace(folder=tmp_path, spec=SPEC, environment_sums=(), epoch_sums=())
     with pytest.raises(RefusedFile, match="threads"):
-        _saved_computing(cast("Store", SimpleNamespace(folder=tmp_path, spec=SPEC, environments=(), epochs=())), "cpu")
+        _saved_computing(cast("Store", store), "cpu")
 
 
 @pytest.mark.parametrize(
