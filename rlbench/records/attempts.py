@@ -9,11 +9,10 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
@@ -84,7 +83,7 @@ class Resumption(BaseModel):
     environment: dict[str, object]  # the values that differ
 
 
-_RESUMPTIONS = TypeAdapter(list[Resumption])
+_RESUMPTIONS = TypeAdapter(Annotated[list[Resumption], Field(max_length=1000)])
 
 
 def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
@@ -97,13 +96,6 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         return _RESUMPTIONS.validate_python(metadata.get("resumed", []), strict=True)
     except ValidationError:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
-
-
-def environment_sums(metadata: Mapping[str, object]) -> tuple[str, ...]:
-    """SHA-256 of the environments of a record's first process, of its first two, and so on."""
-    first, later = metadata.get("environment"), metadata.get("resumed", [])
-    histories = [[first, *later[:end]] for end in range(len(later) + 1)] if isinstance(later, list) else [[first]]
-    return tuple(sha256(json.dumps(history, sort_keys=True).encode()).hexdigest() for history in histories)
 
 
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, *, same_engine: bool = False) -> None:

@@ -1,8 +1,9 @@
-"""Epochs of a record: one sealed line each in ``epochs.jsonl``."""
+"""Epochs of a record, one sealed line each in ``epochs.jsonl``; sums by which files know their own attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from os.path import lexists
 from pathlib import Path
@@ -37,6 +38,16 @@ def read_epochs(folder: Path, *, complete: bool) -> tuple[Epoch, ...]:
             raise RefusedFile(f"{path}:{number + 1}: counts fewer steps than the epoch before; restore it")
         epochs.append(epoch)
     return tuple(epochs)
+
+
+def environment_sums(metadata: Mapping[str, object]) -> tuple[str, ...]:
+    """SHA-256 of the environments of a record's first process, of its first two, and so on."""
+    later = metadata.get("resumed", [])
+    total, sums = sha256(), list[str]()
+    for environment in (metadata.get("environment"), *(later if isinstance(later, list) else ())):
+        total.update(json.dumps(environment, sort_keys=True).encode() + b"\n")
+        sums.append(total.hexdigest())
+    return tuple(sums)
 
 
 def epoch_sums(epochs: Iterable[Epoch]) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
-from rlbench.records.attempts import environment_sums, note_resumption, resumptions
-from rlbench.records.epochs import epoch_sums, line_of, read_epochs, scores
+from rlbench.records.attempts import note_resumption, resumptions
+from rlbench.records.epochs import environment_sums, epoch_sums, line_of, read_epochs, scores
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome
 

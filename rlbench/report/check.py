@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
@@ -14,7 +14,7 @@ from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_pooled, rule_scores, rule_speed
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
-from rlbench.report.estimate import mean
+from rlbench.report.estimate import mean, within
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.run_index import Runs, differences, gather
@@ -68,7 +68,8 @@ def against_references(
     if of_imported:
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"
-    runs_by_cell, rows = sources.runs(), [row for row in pooled_rows(cells) if pool and row.kind == kind]
+    runs_by_cell = sources.with_imported() if of_imported else sources.runs()
+    rows = [row for row in pooled_rows(cells) if pool and row.kind == kind]
     findings = []
     for row in rows:
         notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(runs_by_cell.get(key, Runs()))]
@@ -82,6 +83,9 @@ def against_references(
     ]
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
+        if key.suite == suite and runs.curves and key not in keys and of_imported:
+            text = f"{count_text(len(runs.curves), 'imported curve')} left out beside runs of rlbench; choose --results"
+            findings.append(_finding(key, "score", "INCONCLUSIVE", text))
         if key.suite == suite and (key in keys or not of_imported):
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
     return findings
@@ -213,7 +217,8 @@ def _runs_to_compare(runs: Runs) -> list[Runs]:
     groups: dict[str, Runs] = {}
     for run in runs.variants:
         if run.status == "done" and run.budget >= runs.budget:
-            groups.setdefault(run.id, Runs()).complete.append(run)
+            evaluations = tuple(within(run.evaluations, runs.budget))  # the level of a longer curve is another
+            groups.setdefault(run.id, Runs()).complete.append(replace(run, evaluations=evaluations, budget=runs.budget))
     for group in groups.values():
         separate(group)
     return [groups[settings] for settings in sorted(groups)]

@@ -43,9 +43,12 @@ class Sources(NamedTuple):
         return (self.own,) if self.rlbench is None else (self.own, self.rlbench)
 
     def runs(self) -> dict[CellKey, Runs]:
-        """The runs of each cell from one source: own ones if there are any."""
+        """The runs of each cell from one source: own ones if any measures it."""
         own = gather(self.own)
-        return own if self.rlbench is None else gather(self.rlbench) | own
+        if self.rlbench is None:
+            return own
+        counting = {key: runs for key, runs in own.items() if runs.scored or runs.short or runs.other_protocol}
+        return own | gather(self.rlbench) | counting
 
     def with_imported(self) -> dict[CellKey, Runs]:
         """The runs of each cell, or else its imported curves."""

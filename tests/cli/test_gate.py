@@ -118,6 +118,19 @@ def test_a_whole_run_in_another_version_is_not_left_out_silently(
     assert "2 runs in other versions of the environment left out" in out
 
 
+def test_a_longer_run_is_compared_within_the_baseline_s_budget(record_run: RecordRun) -> None:
+    def learn(epochs: int, total: int, *sets: str) -> None:
+        for seed in range(5):
+            means = [-0.6] * epochs + [0.9 + 0.01 * seed] * (total - epochs)
+            record_run(means, suite="toy", task="Catch", seed=seed, sets=sets)
+
+    learn(2, 7)
+    stdout_of("baseline save base.json")
+    Path("results").rename("before")
+    learn(5, 31, "budget.steps=120000")
+    assert "REGRESSED" in stdout_of("check toy --baseline base.json", 3)
+
+
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
     for seed in range(9):
         later = {"env": {"env": "test/later"}} if seed > 5 else {}

@@ -286,6 +286,15 @@ def test_a_gate_of_imported_curves_that_compares_none_does_not_pass(change: dict
     assert all("NOT COMPARABLE  mujoco/" in out for _, out, _ in ends.values())
 
 
+def test_imported_curves_beside_runs_are_not_left_out_silently(record_run: Callable[..., Path]) -> None:
+    for task, score in (("HalfCheetah-v4", 12_200.0), ("Hopper-v4", 1.0)):
+        for seed in range(10):
+            imported.write_curves([replace(CURVE, task=task, seed=seed, returns=(0.0, score + seed))], Path("results"))
+    record_run([0.0, 1.0], suite="mujoco", algo="sac", task="Hopper-v4", sets=["algo.actor_lr=0.01"])
+    out = stdout_of("check mujoco --imported --strict --results results", 4)
+    assert "mujoco/sac/Hopper-v4 score  10 imported curves left out beside runs of rlbench" in out
+
+
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:
     for seed in range(5):
         imported.write_curves([replace(CURVE, seed=seed, steps=(0, 1000), returns=(0.0, 1.0 + seed))], tmp_path)

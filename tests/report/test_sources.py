@@ -80,6 +80,14 @@ def test_with_own_runs_the_verdict_uses_them(record_run: RecordRun, record_seeds
     assert alone["rlbench"] is None and alone["measured"]["score"] == 0.5
 
 
+def test_an_own_variant_hides_no_record_of_rlbench(record_run: RecordRun, record_seeds: RecordSeeds) -> None:
+    own(record_run, 0.0, 0.5, sets=["algo.lr=0.01"])
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
+    record_run([0.0, 0.5], seed=3, status="failed", **CATCH)
+    code, out, error = run_command("check toy")
+    assert (code, "toy/dqn/Catch run: FAILED" in error) == (5, True), out
+
+
 @pytest.mark.parametrize(
     ("means", "text"),
     [
