@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from os.path import lexists
 from pathlib import Path
@@ -50,12 +50,17 @@ def environment_sums(metadata: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(sums)
 
 
-def epoch_sums(epochs: Iterable[Epoch]) -> tuple[str, ...]:
-    """SHA-256 of no epoch, of the first, of the first two, and so on; no other attempt has their seconds."""
+def read_epoch_sums(folder: Path, count: int) -> tuple[str, ...]:
+    """SHA-256 of no epoch, of the first, of the first two, up to ``count``; no other attempt has their seconds.
+
+    Raises:
+        RefusedFile: the file cannot be read.
+    """
+    path = folder / "epochs.jsonl"
     total = sha256()
     sums = [total.hexdigest()]
-    for epoch in epochs:
-        total.update(line_of(epoch).encode())
+    for line in files.read_text(path).split("\n")[:count] if count else ():
+        total.update(line.encode())
         sums.append(total.hexdigest())
     return tuple(sums)
 

@@ -30,7 +30,7 @@ from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
 from rlbench.records.attempts import note_resumption, resumptions
-from rlbench.records.epochs import environment_sums, epoch_sums, line_of, read_epochs, scores
+from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome
 
@@ -56,7 +56,11 @@ class Record:
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
     environment_sums: tuple[str, ...] = ()
-    epoch_sums: tuple[str, ...] = ()
+
+    @property
+    def epoch_sums(self) -> tuple[str, ...]:
+        """SHA-256 of no epoch, of the first, of the first two, and so on."""
+        return read_epoch_sums(self.folder, len(self.epochs))
 
     def has_ended(self, until: int | None = None) -> bool:
         """Return whether the run has ended, or was interrupted with an epoch at ``until`` steps or later."""
@@ -99,11 +103,13 @@ def _read_record(folder: Path) -> Record:
         raise RefusedFile(
             f"{folder / 'epochs.jsonl'}: holds {len(epochs)} epochs, outcome.json counts {outcome.epochs}; restore it"
         )
-    sums = {"spec.json": environment_sums(metadata), "epochs.jsonl": epoch_sums(epochs)}
-    own_sums = () if outcome is None else (outcome.environments_sha256, outcome.epochs_sha256)
-    for (name, values), own_sum in zip(sums.items(), own_sums, strict=False):
-        if own_sum not in {None, *values[-1 if ended else 0 :]}:
-            raise RefusedFile(f"{folder / name}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
+    sums, begin = environment_sums(metadata), -1 if ended else 0
+    if outcome is not None and outcome.environments_sha256 not in {None, *sums[begin:]}:
+        raise RefusedFile(f"{path}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
+    total = None if outcome is None else outcome.epochs_sha256
+    if total is not None and total not in read_epoch_sums(folder, len(epochs))[begin:]:
+        path = folder / "epochs.jsonl"
+        raise RefusedFile(f"{path}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
     first = clean_texts(metadata.get("environment"))
     environment, changes = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
     for resumption in resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path):
@@ -117,8 +123,7 @@ def _read_record(folder: Path) -> Record:
         spec=spec,
         environment=environment,
         resumed=tuple(changes),
-        environment_sums=sums["spec.json"],
-        epoch_sums=sums["epochs.jsonl"],
+        environment_sums=sums,
         epochs=epochs,
         outcome=outcome,
     )
@@ -203,7 +208,7 @@ class Store:
     @property
     def epoch_sums(self) -> tuple[str, ...]:
         """SHA-256 of no epoch, of the first, of the first two, and so on."""
-        return epoch_sums(self._epochs)
+        return read_epoch_sums(self.folder, len(self._epochs))
 
     @property
     def outcome(self) -> Outcome | None:
