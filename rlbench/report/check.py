@@ -84,8 +84,9 @@ def against_references(
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and runs.curves and key not in keys and of_imported:
-            text = f"{count_text(len(runs.curves), 'imported curve')} left out beside runs of rlbench; choose --results"
-            findings.append(_finding(key, "score", "INCONCLUSIVE", text))
+            text = f"{count_text(len(runs.curves), 'imported curve')} left out beside runs of rlbench"
+            remedy = "import them into a folder of their own, and name it with --results"
+            findings.append(_finding(key, "score", "INCONCLUSIVE", f"{text}; {remedy}"))
         if key.suite == suite and (key in keys or not of_imported):
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
     return findings
