@@ -21,6 +21,7 @@ from rlbench.records import files, manifest
 LOG = "log.txt"
 ATTEMPTS = "attempts.jsonl"
 TAIL = 4096  # bytes at the end of a log that hold its last line
+MAX_RESUMPTIONS = 1000  # of a record
 
 
 def open_log(folder: Path) -> IO[bytes]:
@@ -83,7 +84,7 @@ class Resumption(BaseModel):
     environment: dict[str, object]  # the values that differ
 
 
-_RESUMPTIONS = TypeAdapter(Annotated[list[Resumption], Field(max_length=1000)])
+_RESUMPTIONS = TypeAdapter(Annotated[list[Resumption], Field(max_length=MAX_RESUMPTIONS)])
 
 
 def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
@@ -102,6 +103,9 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
     """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on.
 
     With ``same_engine`` it updates by the checkpoint's engine, whatever its command asks for.
+
+    Raises:
+        RefusedFile: the record has ``MAX_RESUMPTIONS`` already.
     """
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
@@ -115,6 +119,8 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
     begins_again = epoch == 0 and bool(later) and later[-1].epoch > 0  # which ends what the resumptions changed
     if isinstance(lines, list) and (changes or begins_again):
+        if len(lines) == MAX_RESUMPTIONS:
+            raise RefusedFile(f"{path}: has {MAX_RESUMPTIONS:,} resumptions, the most; start over with --force")
         resumption = Resumption(epoch=epoch, environment=changes)
         files.replace_sealed(path, {**metadata, "resumed": [*lines, resumption.model_dump()]})
 

@@ -376,3 +376,13 @@ def test_offline_run_records_the_steps_of_inexact_resumes(part: str, tmp_path: P
     for stop_after in (3, None):
         carry(FLAT.spec(), tmp_path, stop_after, runtime=by("eager"))
     assert len(inexact(FLAT, tmp_path)) == (part != "unset")  # which an older checkpoint names too
+
+
+def test_a_record_takes_no_resumption_beyond_the_most(tmp_path: Path) -> None:
+    folder = interrupted(CATCH, tmp_path)
+    lines = [{"epoch": 1, "environment": {}}] * 1000
+    reseal(folder / "spec.json", lambda content: content.update(resumed=lines))
+    reseal(folder / "spec.json", lambda content: content["environment"].update(commit="other"))
+    shutil.rmtree(folder / "checkpoint")
+    assert "spec.json: has 1,000 resumptions, the most; start over with --force" in stderr_of(CATCH.words(tmp_path))
+    assert len(read_record(folder).resumed) == 1000
