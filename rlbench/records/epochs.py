@@ -1,4 +1,4 @@
-"""Epochs of a record, one sealed line each in ``epochs.jsonl``; sums by which files know their own attempt."""
+"""Epochs of a record, one sealed line each in ``epochs.jsonl``; the sums that tie the files of an attempt together."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Record:
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
     resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
-    environment_sums: tuple[str, ...] = ()
+    environment_sums: tuple[str, ...] = ()  # SHA-256 of the first process's environment, of the first two, and so on
 
     @property
     def epoch_sums(self) -> tuple[str, ...]:

@@ -121,8 +121,8 @@ class Outcome(StepCounts):
     best_epoch: Count | None
     weights: str | None  # SHA-256 of the policy's parameters
     inexact: tuple[Count, ...] = ()  # steps, in units of the budget, of each resume that was not bit for bit
-    environments_sha256: str | None = None  # of those in spec.json; None in records of older code
-    epochs_sha256: str | None = None  # of their lines in epochs.jsonl; None in records of older code
+    environments_sha256: str | None = None  # of the environments in spec.json; None of older code
+    epochs_sha256: str | None = None  # of the lines of epochs.jsonl; None of older code
 
 
 Estimator = Literal[
