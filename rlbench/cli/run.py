@@ -172,7 +172,7 @@ def run(
     specs = _shard(every, shard, results)
     cells = sequential.cells_of(specs, results, design) if design else ()
     if dry_run:
-        run_output.print_plan(specs, results, dataset, pauses(until, specs), json=json)
+        run_output.print_plan(specs, results, dataset, pauses(until, specs), json=json, force=force)
         return
     _set_thread_policy(specs)
     request = SweepOptions(

@@ -217,16 +217,26 @@ def _sentence(row: dict[str, object]) -> str:
 
 
 def print_plan(
-    specs: list[Spec], results: Path, dataset: str | None, pause_steps: Sequence[int | None], *, json: bool
+    specs: list[Spec],
+    results: Path,
+    dataset: str | None,
+    pause_steps: Sequence[int | None],
+    *,
+    json: bool,
+    force: bool = False,
 ) -> None:
-    """Print the state of each run, with the steps to its end or pause and its memory; train nothing."""
+    """Print the state of each run, with the steps to its end or pause and its memory; train nothing.
+
+    With ``force`` every run is new.
+    """
     rows_of = steps_of(dataset)
     memory = [footprint(spec, steps=rows_of(spec)) for spec in specs]
     rows: list[dict[str, object]] = []
     for spec, need, pause in zip(specs, memory, pause_steps, strict=True):
         folder = folder_of(spec, results)
-        outcome = read_outcome(folder) if folder.is_dir() else None
-        epochs = read_epochs(folder, complete=False) if folder.is_dir() else ()
+        resumes = folder.is_dir() and not force
+        outcome = read_outcome(folder) if resumes else None
+        epochs = read_epochs(folder, complete=False) if resumes else ()
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
         budget, epoch = spec.budget.steps, spec.budget.epoch
@@ -266,7 +276,7 @@ def _to_pause(spec: Spec, steps: object) -> Spec:
 def ending_row(ending: Ending) -> dict[str, object]:
     """Row of the JSON for a run that has ended."""
     row = {**_row(ending.job.spec, ending.job.folder, ending.status, ending.outcome), "reason": ending.reason}
-    if ending.status == "running":
+    if ending.outcome is None:
         status = run_status(ending.job.folder)
         row |= {"env_steps": status.env_steps, "best": status.best}
     attempts = {} if ending.attempts is None else {"attempts": ending.attempts}

@@ -119,7 +119,10 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
 
 
 def _ambiguity(name: str, settings: Sequence[SettingRuns]) -> str:
-    texts = sorted(setting(runs.all[0]) for runs, *_ in settings)
+    texts = sorted({setting(runs.all[0]) for runs, *_ in settings})
+    if len(texts) < len(settings):
+        remedy = "compare them with --at, or keep one in a results folder of its own"
+        return f"{name} has runs of {', '.join(texts)} with other steps, protocols or data files; {remedy}"
     return f"{name} has {len(settings)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
 
 

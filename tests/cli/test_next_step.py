@@ -72,6 +72,7 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: RecordRun) -> 
     assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
     assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
     assert stdout_of([*words, "--shard", "6/6"]) == "no run in this shard\n"
+    assert stdout_of([*words, "--force"]).startswith("toy/dqn/Catch seeds 0-4: new, 24,000 steps\n")
     assert "Catch seeds 2-4: new, 8,000 steps" in stdout_of([*words, "--until", "25%"])
     assert "--until -5: not a number of steps" in stderr_of([*words, "--until", "-5"])
 

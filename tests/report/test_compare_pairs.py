@@ -92,6 +92,10 @@ def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (-0.6,))]
 
 
+STEPS = (
+    "results has runs of lr=0.5 with other steps, protocols or data files; "
+    "compare them with --at, or keep one in a results folder of its own"
+)
 TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@lr=0.25'"
 
 
@@ -99,6 +103,7 @@ TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@l
     ("sets", "why"),
     [
         ([["algo.lr=0.5"], ["algo.lr=0.25"]], TWO),
+        ([["algo.lr=0.5"], ["algo.lr=0.5", "budget.steps=2000"]], STEPS),
         ([["budget.steps=2000"]], "they differ in budget: 24,000 and 2,000 steps; train both with --steps 2000"),
         ([["budget.epoch=100"]], "they differ in budget"),
         ([["protocol.episodes=128"]], "they differ in protocol"),
@@ -173,7 +178,7 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: RecordR
     assert "1 of left on another file of that name" in " ".join(stdout_of(["compare", "left", "right"]).split())
     runs("abb", "short", "budget.steps=9")
     runs("aaa", "shorter", "budget.steps=9")
-    assert "short has 2 settings of it" in " ".join(stderr_of(["compare", "short", "shorter"]).split())
+    assert "short has runs of published with other steps" in " ".join(stderr_of(["compare", "short", "shorter"]).split())
 
 
 def test_a_folder_without_ended_runs_is_named(usual: str, record_run: RecordRun) -> None:
