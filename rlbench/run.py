@@ -310,8 +310,11 @@ def _remove_resume(folder: Path) -> None:
 def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     earlier, folder = store.epochs[: epoch.number], store.folder / "checkpoint" / "best"
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
-    if store.append(epoch) and checkpoint.exists(folder) and integer(checkpoint.load(folder), "epoch") >= epoch.number:
-        checkpoint.discard(folder)  # its epoch has just been replaced
+    if store.replaces(epoch):
+        store.verify_unchanged()
+        if checkpoint.exists(folder) and integer(checkpoint.load(folder), "epoch") >= epoch.number:
+            checkpoint.discard(folder)  # before its epoch is replaced: a process killed between leaves none
+    store.append(epoch)
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
 

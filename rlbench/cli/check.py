@@ -96,7 +96,8 @@ def check(
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
             what = "imported curve that can be compared with a published score"
-            remedy = "import evaluations of such a cell: rlbench import FILE --as SUITE/ALGO --results DIR"
+            what += "".join(f" ({finding.name}: {finding.reason})" for finding in findings[:1])
+            remedy = "import evaluations of such a cell: rlbench import FILE --as SUITE/ALGO --results NEW"
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")
     if junit is not None:

@@ -60,7 +60,7 @@ def read_epoch_sums(folder: Path, count: int) -> tuple[str, ...]:
     total = sha256()
     sums = [total.hexdigest()]
     for line in files.read_text(path).split("\n")[:count] if count else ():
-        total.update(line.encode())
+        total.update(line.rstrip("\r").encode())  # git may end lines in CRLF
         sums.append(total.hexdigest())
     return tuple(sums)
 

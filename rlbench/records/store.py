@@ -221,8 +221,12 @@ class Store:
             note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
             self.environment_sums = self._read_environment_sums()
 
-    def append(self, epoch: Epoch) -> bool:
-        """Write an epoch to disk; return True if it replaced others.
+    def replaces(self, epoch: Epoch) -> bool:
+        """True if ``append`` would replace recorded epochs."""
+        return epoch.number < len(self._epochs) and scores(self._epochs[epoch.number]) != scores(epoch)
+
+    def append(self, epoch: Epoch) -> None:
+        """Write an epoch to disk.
 
         A resumed run repeats the epochs since its checkpoint. An epoch equal to the recorded one changes nothing. An
         epoch that differs (another machine, another library) replaces the recorded one and all later ones.
@@ -231,20 +235,18 @@ class Store:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
         """
         self.verify_unchanged()
-        replaces = epoch.number < len(self._epochs)
-        if replaces:
-            if scores(self._epochs[epoch.number]) == scores(epoch):
-                return False
+        if self.replaces(epoch):
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts the epochs that are replaced
             faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
             files.replace(self.folder / "epochs.jsonl", self._text())
             self._size = len(self._text().encode())
+        elif epoch.number < len(self._epochs):
+            return
         line = line_of(epoch)
         files.append(self.folder / "epochs.jsonl", line)
         self._epochs.append(epoch)
         self._size += len(line.encode()) + 1
-        return replaces
 
     def verify_unchanged(self) -> None:
         """Verify that this process still holds the lock and that nothing else wrote to its epochs.

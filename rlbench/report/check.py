@@ -17,7 +17,7 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import mean, within
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.run_index import Runs, differences, gather
+from rlbench.report.run_index import LATE, Runs, differences, gather
 from rlbench.report.runs import Run, remarks, separate
 from rlbench.report.tables import markdown_row, score_text
 
@@ -84,9 +84,9 @@ def against_references(
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and runs.curves and key not in keys and of_imported:
-            text = f"{count_text(len(runs.curves), 'imported curve')} left out beside runs of rlbench"
-            remedy = "import them into a folder of their own, and name it with --results"
-            findings.append(_finding(key, "score", "INCONCLUSIVE", f"{text}; {remedy}"))
+            reason = f"no evaluation within {runs.budget:,} steps" if runs.of_imported else "beside runs of rlbench"
+            text = f"{count_text(len(runs.curves), 'imported curve')} left out ({reason})"
+            findings.append(_finding(key, "score", "NOT COMPARABLE", text))
         if key.suite == suite and (key in keys or not of_imported):
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
     return findings
@@ -120,7 +120,7 @@ def against_baseline(
     """
     everything = {key: runs for key, runs in gather(results).items() if key.suite == suite}
     entries = {entry.key: entry for entry in baseline.cells if entry.key.suite == suite}
-    later = {key: _runs_to_compare(everything.get(key, Runs())) for key in entries}
+    later = {key: _runs_to_compare(everything.get(key, Runs()), entry.id) for key, entry in entries.items()}
     if not other_machine:
         _same_machines(later, baseline)
     pairs = [(entry, group.complete) for key, entry in entries.items() for group in later[key] or [Runs()]]
@@ -208,18 +208,21 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
 
 
-def _runs_to_compare(runs: Runs) -> list[Runs]:
-    """The runs to compare with a baseline: those of the documented settings, or else those of each other setting.
+def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
+    """The runs to compare with a baseline: those of the documented settings, its own, or else those of each other one.
 
     Runs of fewer steps than documented, or in another environment, are not compared.
     """
     if runs.complete:
         return [runs]
     groups: dict[str, Runs] = {}
-    for run in runs.variants:
-        if run.status == "done" and run.budget >= runs.budget:
-            evaluations = tuple(within(run.evaluations, runs.budget))  # the level of a longer curve is another
-            groups.setdefault(run.id, Runs()).complete.append(replace(run, evaluations=evaluations, budget=runs.budget))
+    done = [run for run in runs.variants if run.status == "done" and run.budget >= runs.budget]
+    for run in [run for run in done if run.id == baseline_id] or done:
+        evaluations = tuple(within(run.evaluations, runs.budget))  # the level of a longer curve is another
+        late = any(evaluation.env_steps >= LATE * runs.budget for evaluation in evaluations)
+        if late or evaluations == run.evaluations:  # else the next evaluation is beyond the budget
+            part = replace(run, evaluations=evaluations, budget=runs.budget)
+            groups.setdefault(run.id, Runs()).complete.append(part)
     for group in groups.values():
         separate(group)
     return [groups[settings] for settings in sorted(groups)]

@@ -178,7 +178,7 @@ def differences(run: Run) -> list[str]:
 
 def _sort(run: Run, runs: Runs) -> None:
     default = documented_spec(run)
-    runs.budget = default.budget.steps if default else run.budget
+    runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
         (runs.other_protocol if run.status == "done" and _package(run) else runs.variants).append(run)
         return

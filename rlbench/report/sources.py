@@ -43,12 +43,13 @@ class Sources(NamedTuple):
         return (self.own,) if self.rlbench is None else (self.own, self.rlbench)
 
     def runs(self) -> dict[CellKey, Runs]:
-        """The runs of each cell from one source: own ones if any measures it."""
-        own = gather(self.own)
-        if self.rlbench is None:
-            return own
-        counting = {key: runs for key, runs in own.items() if runs.scored or runs.short or runs.other_protocol}
-        return own | gather(self.rlbench) | counting
+        """The runs of each cell from one source: own ones if any measures it; own ones of other settings are added."""
+        cells = dict(gather(self.own))
+        for key, records in gather(self.rlbench).items() if self.rlbench is not None else ():
+            own = cells.get(key, Runs())
+            if not (own.scored or own.short or own.other_protocol):
+                cells[key] = replace(records, variants=[*own.variants, *records.variants])
+        return cells
 
     def with_imported(self) -> dict[CellKey, Runs]:
         """The runs of each cell, or else its imported curves."""

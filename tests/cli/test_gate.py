@@ -1,6 +1,7 @@
 """``check`` and ``baseline`` on the command line: exit codes, files and refusals, and the gate at equal steps."""
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -129,6 +130,21 @@ def test_a_longer_run_is_compared_within_the_baseline_s_budget(record_run: Recor
     Path("results").rename("before")
     learn(5, 31, "budget.steps=120000")
     assert "REGRESSED" in stdout_of("check toy --baseline base.json", 3)
+    shutil.rmtree("results")
+    learn(1, 4, "budget.steps=120000", "budget.epoch=40000")  # the first evaluation of training is beyond the budget
+    assert "1 PARTIAL" in stdout_of("check toy --baseline base.json", 0)
+
+
+def test_a_cell_without_documented_settings_is_compared_by_those_of_the_baseline(
+    record_run: RecordRun, saved: Path, monkeypatch: Patch
+) -> None:
+    """As where the package of a task is not installed; the other folders sort before and behind the baseline's."""
+    shutil.copytree("before", "results")
+    for sets in ("budget.steps=10", "budget.steps=20", "budget.steps=70", "algo.lr=0.5"):
+        record_run([-0.6] * 3, suite="toy", task="Catch", sets=[sets])
+    monkeypatch.setattr("rlbench.report.run_index.documented_spec", lambda run: None)
+    findings = json_of(["check", "toy", "--baseline", str(saved), "--json"])["findings"]
+    assert [finding["word"] for finding in findings if finding["aspect"] == "score"] == ["PASSED"]
 
 
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:

@@ -247,10 +247,11 @@ def test_repeated_epoch_changes_nothing_and_a_different_one_truncates_the_rest(
     before = (folder / "epochs.jsonl").read_bytes()
     store = locked(CATCH, tmp_path)
     slower = replace(COLLECTED, steps_per_second=1.0), replace(EVALUATED, seconds=9.0)
-    assert not store.append(replace(RUN[1], seconds=99.0, collected=slower[0], evaluated=slower[1]))  # the wall clock
+    store.append(replace(RUN[1], seconds=99.0, collected=slower[0], evaluated=slower[1]))  # the wall clock
     assert (folder / "epochs.jsonl").read_bytes() == before
     other = replace(RUN[1], **change)
-    assert store.append(other)
+    assert store.replaces(other)
+    store.append(other)
     store.release()
     assert read_record(folder).epochs == (RUN[0], other)
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +16,11 @@ from rlbench import checkpoint
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import Interrupted, RefusedFile
 from rlbench.ops.state_dict import State, subtree, tensor
-from rlbench.records import files
+from rlbench.records import files, manifest
 from rlbench.records.attempts import resumptions
-from rlbench.records.store import read_record
-from rlbench.run import run
+from rlbench.records.store import Store, read_record
+from rlbench.records.types import Epoch
+from rlbench.run import _Recorder, run
 from rlbench.signals import Stop
 from rlbench.training.online import OnlineTrainer
 from tests.commands import run_command, stderr_of, stdout_of
@@ -113,6 +115,59 @@ def test_epochs_of_another_machine_are_refused(tmp_path: Path) -> None:
     assert "epochs.jsonl: is of another attempt than outcome.json" in stdout_of(f"verify {second}", 2)
     (second / "outcome.json").unlink()
     assert "resume: is of another attempt than epochs.jsonl, or newer" in stderr_of(CATCH.words(tmp_path / "b"))
+
+
+def test_lines_that_end_in_crlf_are_of_the_same_attempt(tmp_path: Path) -> None:
+    """As of a clone with git's core.autocrlf, before and after the resume."""
+    folder = interrupted(CATCH, tmp_path)
+    for _ in range(2):
+        path = folder / "epochs.jsonl"
+        path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+        assert stdout_of(f"verify {folder}").endswith("no fault\n")
+        carry(CATCH.spec(), tmp_path)
+        assert stdout_of(f"verify {folder}").endswith("no fault\n")
+
+
+class Killed(BaseException):
+    """As by SIGKILL."""
+
+
+def test_process_killed_while_it_replaces_epochs_keeps_no_policy_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One machine's best evaluation follows the checkpoint from which another machine, with other scores, resumes."""
+    keep, append = _Recorder.keep, Store.append
+    folder = interrupted(CATCH, tmp_path)
+    count = len(read_record(folder).epochs)
+
+    def with_scores(shift: float) -> None:
+        def shifted(recorder: _Recorder, epoch: Epoch) -> None:
+            if epoch.evaluated is not None and epoch.number >= count:
+                returns = tuple(points + shift for points in epoch.evaluated.returns)
+                epoch = replace(epoch, evaluated=replace(epoch.evaluated, returns=returns))
+            keep(recorder, epoch)
+            if shift > 0 and epoch.number == count:
+                raise Killed
+
+        monkeypatch.setattr(_Recorder, "keep", shifted)
+
+    def append_and_die(store: Store, epoch: Epoch) -> None:
+        is_other = store.replaces(epoch)
+        append(store, epoch)
+        if is_other:
+            raise Killed
+
+    with_scores(100.0)
+    with pytest.raises(Killed):
+        carry(CATCH.spec(), tmp_path)
+    assert manifest.read_manifest(folder / "checkpoint" / "best").values["epoch"] >= count
+    with_scores(-1.0)
+    monkeypatch.setattr(Store, "append", append_and_die)
+    with pytest.raises(Killed):
+        carry(CATCH.spec(), tmp_path)
+    monkeypatch.setattr(Store, "append", append)
+    carry(CATCH.spec(), tmp_path)
+    assert stdout_of(f"verify {folder}").endswith("no fault\n")
 
 
 def test_best_policy_of_another_attempt_is_refused(tmp_path: Path) -> None:

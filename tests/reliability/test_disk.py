@@ -19,6 +19,7 @@ from rlbench.config.footprint import footprint
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.errors import ResourceExhausted
+from rlbench.records.epochs import read_epochs
 from rlbench.records.machine import environment
 from rlbench.records.store import folder_of, read_record
 from rlbench.records.types import Epoch
@@ -67,6 +68,8 @@ def test_full_disk_halts_a_run_at_any_write_and_the_resume_is_exact(
     (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert row["status"] == "halted"
     assert "run the same command again: it resumes" in row["reason"]
+    epochs = read_epochs(Path(row["folder"]), complete=False)
+    assert row["env_steps"] == (epochs[-1].env_steps if epochs else 0)
     files_left = {path.name for path in Path(row["folder"]).iterdir() if path.is_file() and path.stat().st_size}
     assert files_left >= there and "outcome.json" not in files_left
     assert not [path for path in tmp_path.rglob("*") if ".tmp" in path.name], "nothing half written stays"

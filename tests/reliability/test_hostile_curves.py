@@ -29,6 +29,7 @@ from rlbench.report import pages, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
+from tests.conftest import RecordRun
 from tests.zips import zip_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -240,7 +241,7 @@ def test_a_seed_without_a_return_of_the_references_steps_and_kind_never_leaves_n
     assert run_command(f"export npz --output {tmp_path / 'f'} --results {tmp_path / 'all'}")[0] == 0
 
 
-def test_no_later_evaluation_counts_at_equal_steps(record_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_no_later_evaluation_counts_at_equal_steps(record_run: RecordRun, tmp_path: Path) -> None:
     task = "HalfCheetah-v4"
     for seed in range(3):
         record_run([0.0, 3.0, 3.0 + seed], suite="mujoco", algo="sac", task=task, seed=seed, status="interrupted")
@@ -286,13 +287,23 @@ def test_a_gate_of_imported_curves_that_compares_none_does_not_pass(change: dict
     assert all("NOT COMPARABLE  mujoco/" in out for _, out, _ in ends.values())
 
 
-def test_imported_curves_beside_runs_are_not_left_out_silently(record_run: Callable[..., Path]) -> None:
+def test_imported_curves_beside_runs_are_not_left_out_silently(record_run: RecordRun) -> None:
     for task, score in (("HalfCheetah-v4", 12_200.0), ("Hopper-v4", 1.0)):
         for seed in range(10):
             imported.write_curves([replace(CURVE, task=task, seed=seed, returns=(0.0, score + seed))], Path("results"))
     record_run([0.0, 1.0], suite="mujoco", algo="sac", task="Hopper-v4", sets=["algo.actor_lr=0.01"])
     out = stdout_of("check mujoco --imported --strict --results results", 4)
-    assert "mujoco/sac/Hopper-v4 score  10 imported curves left out beside runs of rlbench" in out
+    assert "mujoco/sac/Hopper-v4 score  10 imported curves left out (beside runs of rlbench)" in out
+
+
+def test_a_gate_of_imported_curves_that_leaves_all_out_names_the_reason(record_run: RecordRun, tmp_path: Path) -> None:
+    imported.write_curves([replace(CURVE, steps=(2_000_000, 3_000_000))], tmp_path / "late")
+    imported.write_curves([CURVE], Path("results"))
+    record_run([0.0, 1.0], suite=CURVE.suite, algo=CURVE.algorithm, task=CURVE.task)
+    late = stderr_of(f"check mujoco --imported --results {tmp_path / 'late'}", 2)
+    assert "1 imported curve left out (no evaluation within 1,000,000 steps)" in late
+    beside = stderr_of("check mujoco --imported --results results", 2)
+    assert "1 imported curve left out (beside runs of rlbench)" in beside
 
 
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:
@@ -455,7 +466,7 @@ def test_a_look_removes_temporary_files_of_crashed_processes_only(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [looks.NAME]
 
 
-def test_damaged_looks_are_a_fault(record_run: Callable[..., Path]) -> None:
+def test_damaged_looks_are_a_fault(record_run: RecordRun) -> None:
     cell = record_run([1.0]).parent
     (cell / looks.NAME).write_text("{}")
     out = stdout_of(f"verify {cell.parents[3]}", 2)

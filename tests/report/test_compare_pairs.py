@@ -178,7 +178,9 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: RecordR
     assert "1 of left on another file of that name" in " ".join(stdout_of(["compare", "left", "right"]).split())
     runs("abb", "short", "budget.steps=9")
     runs("aaa", "shorter", "budget.steps=9")
-    assert "short has runs of published with other steps" in " ".join(stderr_of(["compare", "short", "shorter"]).split())
+    assert "short has runs of published with other steps" in " ".join(
+        stderr_of(["compare", "short", "shorter"]).split()
+    )
 
 
 def test_a_folder_without_ended_runs_is_named(usual: str, record_run: RecordRun) -> None:

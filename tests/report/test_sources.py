@@ -88,6 +88,15 @@ def test_an_own_variant_hides_no_record_of_rlbench(record_run: RecordRun, record
     assert (code, "toy/dqn/Catch run: FAILED" in error) == (5, True), out
 
 
+def test_an_own_variant_is_compared_beside_the_records_of_rlbench(
+    record_run: RecordRun, record_seeds: RecordSeeds
+) -> None:
+    own(record_run, 0.0, 0.5, sets=["algo.lr=0.01"])
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
+    assert "toy/Catch" in stdout_of("compare dqn@lr=0.01 dqn --suite toy")
+    assert "1 run of other settings: left out" in stderr_of("export csv toy --output curves.csv", 0)
+
+
 @pytest.mark.parametrize(
     ("means", "text"),
     [
