@@ -120,7 +120,8 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
     begins_again = epoch == 0 and bool(later) and later[-1].epoch > 0  # which ends what the resumptions changed
     if isinstance(lines, list) and (changes or begins_again):
         if len(lines) == MAX_RESUMPTIONS:
-            raise RefusedFile(f"{path}: has {MAX_RESUMPTIONS:,} resumptions, the most; start over with --force")
+            remedy = "resume where the run was last, or start over with --force"
+            raise RefusedFile(f"{path}: has {MAX_RESUMPTIONS:,} resumptions, the most; {remedy}")
         resumption = Resumption(epoch=epoch, environment=changes)
         files.replace_sealed(path, {**metadata, "resumed": [*lines, resumption.model_dump()]})
 

@@ -46,13 +46,13 @@ def environment(**more: object) -> dict[str, object]:
 
 def _public(word: str) -> str:
     """Make an argument public: a path becomes relative to the current folder, or just ``PATH``."""
-    if (match := re.search(r"(?:^|(?<=[=,:]))(?:[/~]|(?:\./+)*\.\./).*", word)) is None:
+    if (match := re.search(r"(?:^|(?<=[=,:]))(?:[/~]|(?:[^=,:]*/)?\.\.(?:/|$)).*", word)) is None:
         return word
     try:
-        public = str(Path(match[0]).relative_to(Path.cwd()))
-    except (OSError, ValueError):  # the current folder was removed, or the path leads out of it
+        public = "PATH" if match[0].startswith("~") else os.path.relpath(match[0])
+    except OSError:  # the current folder was removed
         public = "PATH"
-    return word[: match.start()] + public
+    return word[: match.start()] + ("PATH" if public.startswith("..") else public)
 
 
 def processor() -> str:

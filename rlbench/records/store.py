@@ -239,8 +239,10 @@ class Store:
             (self.folder / "outcome.json").unlink(missing_ok=True)  # it counts the epochs that are replaced
             faults.point("outcome.dropped")
             del self._epochs[epoch.number :]
-            files.replace(self.folder / "epochs.jsonl", self._text())
-            self._size = len(self._text().encode())
+            path = self.folder / "epochs.jsonl"
+            lines = files.read_text(path).split("\n")[: epoch.number]
+            files.replace(path, "".join(f"{line}\n" for line in lines))
+            self._size = _size(path)
         elif epoch.number < len(self._epochs):
             return
         line = line_of(epoch)
@@ -288,8 +290,8 @@ class Store:
     def _reread(self) -> None:
         try:
             files.refuse_links(self.folder, self.folder)
-            text = files.read_text(self.folder / "epochs.jsonl") if self._epochs else ""
-            same = read_record(self.folder).spec == self.spec and text == self._text()
+            record = read_record(self.folder)
+            same = record.spec == self.spec and [*map(line_of, record.epochs)] == [*map(line_of, self._epochs)]
             same = same and self.environment_sums == self._read_environment_sums()
         except RefusedFile as error:
             raise ResourceExhausted(f"{error} (it {CHANGED_DURING_RUN})") from None
@@ -298,9 +300,6 @@ class Store:
 
     def _read_environment_sums(self) -> tuple[str, ...]:
         return environment_sums(files.read_sealed(self.folder / "spec.json"))
-
-    def _text(self) -> str:
-        return "".join(line_of(epoch) + "\n" for epoch in self._epochs)
 
     def _begin(self) -> None:
         path = self.folder / "crash.txt"
@@ -334,8 +333,9 @@ class Store:
             self._resumes = True
             if lines.exists():
                 disk.open_append(lines).close()  # a hard link is refused now, not after an epoch
-        if lines.exists() and files.read_text(lines) != self._text():  # its last line was torn, which may be its first
-            files.replace(lines, self._text())
+        text = files.read_text(lines) if lines.exists() else ""
+        if (whole := text[: text.rfind("\n") + 1]) != text:  # its last line was torn, which may be its first
+            files.replace(lines, whole)
         self._size = _size(lines)
 
 

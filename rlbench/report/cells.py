@@ -39,7 +39,15 @@ from rlbench.report.reference_scores import (
     threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, estimator_of, on_scale, scale_of
-from rlbench.report.run_index import Runs, counts_by_setting, gather, imported_remarks, select_last_look, with_imported
+from rlbench.report.run_index import (
+    FULL,
+    Runs,
+    counts_by_setting,
+    gather,
+    imported_remarks,
+    select_last_look,
+    with_imported,
+)
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns, remarks
 from rlbench.report.verdict import (
     ALPHA,
@@ -155,7 +163,8 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
-    if runs.scored and is_comparable and reference is not None and tolerance is not None:
+    too_long = _is_longer(reference, runs)
+    if runs.scored and is_comparable and not too_long and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
         floor = _floor_score(test_scores, estimator, runs, scale)
         test = with_failures(test_of, test_scores, [floor] * len(runs.failed))
@@ -187,6 +196,12 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         looks=runs.looks,
         unfinished=len(runs.unfinished) + len(runs.lost_seeds),
     )
+
+
+def _is_longer(reference: ReferenceScore | None, runs: Runs) -> bool:
+    """True if the reference's score is of more steps than a run of rlbench takes; imported curves may take as many."""
+    limit = reference.limit if reference else None
+    return limit is not None and not runs.of_imported and FULL * limit > runs.budget
 
 
 def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: ReferenceScore | None) -> Sequence[float]:
@@ -263,7 +278,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     if problem := suites.unavailable_reason(cell.key.suite):
         yield problem
     if word == "NOT COMPARABLE":
-        yield "another protocol or environment" if reference else "not documented"
+        yield _incomparable(reference, runs) if reference else "not documented"
     if reference is not None and reference.estimator in ALTERNATIVE_ESTIMATOR and cell.measured is not None:
         yield "the reference does not say whether its score is the best or the last"
     if reference is not None and cell.test is not None and margin_reaches_random(cell.key, reference, cell.margin or 0):
@@ -285,6 +300,13 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
         yield counts_by_setting(others)
     yield from remarks(runs)
     yield from _open_questions(cell, runs, parity)
+
+
+def _incomparable(reference: ReferenceScore, runs: Runs) -> str:
+    """The reason why a reference's score is not compared with runs."""
+    if reference.limit is not None and _is_longer(reference, runs):
+        return f"documented within {reference.limit:,} steps, a run of rlbench takes {runs.budget:,}"
+    return "another protocol or environment"
 
 
 def _open_questions(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:

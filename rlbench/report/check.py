@@ -216,11 +216,13 @@ def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
     if runs.complete:
         return [runs]
     groups: dict[str, Runs] = {}
-    done = [run for run in runs.variants if run.status == "done" and run.budget >= runs.budget]
+    done = [run for run in runs.variants if run.status == "done"]
     for run in [run for run in done if run.id == baseline_id] or done:
         evaluations = tuple(within(run.evaluations, runs.budget))  # the level of a longer curve is another
         late = any(evaluation.env_steps >= LATE * runs.budget for evaluation in evaluations)
-        if late or evaluations == run.evaluations:  # else the next evaluation is beyond the budget
+        if run.id == baseline_id:
+            groups.setdefault(run.id, Runs()).complete.append(run)
+        elif run.budget >= runs.budget and (late or evaluations == run.evaluations):  # else the next one is beyond it
             part = replace(run, evaluations=evaluations, budget=runs.budget)
             groups.setdefault(run.id, Runs()).complete.append(part)
     for group in groups.values():

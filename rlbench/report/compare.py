@@ -195,6 +195,7 @@ class Task:
     improvement: Estimate  # the probability that a run of the second side beats one of the first
     is_imported: tuple[bool, bool]  # the sides with curves that other programs measured
     versions: str = ""  # of the environment, where those of the two sides differ
+    sources: str = ""  # of the runs, where one side has own ones and the other rlbench's
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -235,7 +236,8 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     sides = _folders(names, folders, suite, at=at) if folders else _algorithms(names, evidence, suite)
     algorithms = not folders and first.partition("@")[0] != second.partition("@")[0]
     pairs, left_out = match_cells(*sides, names, at=at, algorithms=algorithms)
-    every = [_task(key, a.runs, b.runs, at=at, cut=a.default or b.default) for key, a, b in pairs]
+    records = None if folders else evidence.rlbench
+    every = [_task(key, a.runs, b.runs, records, at=at, cut=a.default or b.default) for key, a, b in pairs]
     tasks = tuple(task for task in every if task is not None)
     for task, (_, *pair) in zip(every, pairs, strict=True):
         left_out += [] if task is None or task.step is None else _seeds_below(task.step, task, names, pair)
@@ -256,8 +258,8 @@ def _folders(
     )
     for name, side in zip(names, (first, second), strict=True):
         if not at and not any(_settings(runs, at=at) for runs in side.values()):
-            of = f" of {suite}" if suite else ""
-            raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
+            what = f"{name}: no run{f' of {suite}' if suite else ''} has ended there"
+            raise UsageError(f"{what}; see: rlbench list runs --results {name}")
     return first, second
 
 
@@ -280,7 +282,7 @@ def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey,
     return {key: runs for key, runs in cells.items() if suite in {None, key.suite}}
 
 
-def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Task | None:
+def _task(key: CellKey, first: Runs, second: Runs, records: Path | None, *, at: bool, cut: bool) -> Task | None:
     """A task, ``at`` the largest step that both sides have reached; None where one has no evaluated seed."""
     if at and not (first.evaluated and second.evaluated):
         return None
@@ -294,8 +296,14 @@ def _task(key: CellKey, first: Runs, second: Runs, *, at: bool, cut: bool) -> Ta
     is_imported = any(run.origin for run in first.all), any(run.origin for run in second.all)
     better = probability_of_improvement([b], [a])
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
-    versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
-    return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, versions=versions, step=step)
+    texts = {"versions": " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""}
+    sides = [_source(runs, records) for runs in (first, second)]
+    texts["sources"] = " against ".join(sides) if len(set(sides)) > 1 else ""
+    return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step, **texts)
+
+
+def _source(runs: Runs, records: Path | None) -> str:
+    return "records of rlbench" if all(records in run.folder.parents for run in runs.all) else "own runs"
 
 
 def _seeds_below(step: int, task: Task, names: tuple[str, str], pair: Sequence[SettingRuns]) -> Iterator[str]:
@@ -342,16 +350,15 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     ]
     few = comparison.fewest < INTERVAL_SEEDS
     at_steps = any(task.step is not None for task in comparison.tasks)
-    lines = [
-        *["At equal steps: means of a seed's last three evaluations to the largest step of both sides."] * at_steps
-    ]
+    lines = ["At equal steps: means of a seed's last three evaluations to the largest step of both sides."] * at_steps
     for name, middle, gap in zip(comparison.names, comparison.interquartile_means, comparison.gaps, strict=True):
         lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
     lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
     lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
     if few:
         lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
-    lines += [f"{cell_name(task.key)}: {task.versions}." for task in comparison.tasks if task.versions]
+    for task in comparison.tasks:
+        lines += [f"{cell_name(task.key)}: {text}." for text in (task.versions, task.sources) if text]
     lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
 
@@ -374,7 +381,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
                 "right": list(task.second),
                 "imported": list(task.is_imported),
                 "improvement": task.improvement._asdict(),
-                **({"versions": task.versions} if task.versions else {}),
+                **{name: text for name in ("versions", "sources") if (text := getattr(task, name))},
             }
             for task in comparison.tasks
         ],

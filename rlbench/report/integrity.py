@@ -199,8 +199,7 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
         yield from _errors_of(partial(_verify_sum, checkpoint, file, digest))
     if record is None:
         return
-    facts = (contents.values, record.spec, record.environment_sums, record.epoch_sums)
-    yield from _errors_of(partial(manifest.refuse_foreign, checkpoint, *facts))
+    yield from _errors_of(partial(_refuse_foreign, checkpoint, contents, record))
     misplaced = _refuse_misplaced(name, contents.values.get("epoch"), record)
     if misplaced is not None:
         yield f"{checkpoint}: is {misplaced}; restore it"
@@ -210,6 +209,10 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
     weights = _weights(checkpoint, contents) if name == "last" else None
     if weights is not None and outcome.weights not in {None, weights}:
         yield f"{checkpoint}: holds other weights than outcome.json names; restore it"
+
+
+def _refuse_foreign(checkpoint: Path, contents: Manifest, record: Record) -> None:
+    manifest.refuse_foreign(checkpoint, contents.values, record.spec, record.environment_sums, record.epoch_sums)
 
 
 def _verify_sum(checkpoint: Path, file: str, digest: str) -> None:

@@ -93,17 +93,16 @@ def every_score(suite: str, files: tuple[Path, ...]) -> dict[CellKey, list[Refer
 
 
 def curve_of(key: CellKey) -> Curve | None:
-    """The documented curve of a cell: that of its outside reference if it has one, else the package's."""
+    """The documented curve of a cell: that of its outside reference, which may have none, or else the package's."""
     return _curves(selected_files(), selected_name()).get(key)
 
 
 @cache
 def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
-    curves = {(key, score): curve for key, scores in _outside_scores(files).items() for score, curve in scores if curve}
-    cells = [cell for suite in {key.suite for key, _ in curves} for cell in _reference_cells(suite, files, name)]
-    return reference_curves() | {
-        cell.key: curves[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in curves
-    }
+    outside = {(key, score): curve for key, scores in _outside_scores(files).items() for score, curve in scores}
+    cells = [cell for suite in {key.suite for key, _ in outside} for cell in _reference_cells(suite, files, name)]
+    primary = {cell.key: outside[cell.key, cell.primary] for cell in cells if (cell.key, cell.primary) in outside}
+    return {key: curve for key, curve in (reference_curves() | primary).items() if curve is not None}
 
 
 @cache

@@ -26,7 +26,7 @@ from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best, one_an_epoch, within
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, protocol_of, reference_spec, row_of
-from rlbench.report.runs import Evaluation, Run, failed_in_full, mark_failed, maximum, read_run, separate
+from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, maximum, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -147,13 +147,11 @@ def _select_look(group: Runs, looks: Looks) -> Runs:
 
 
 def _deduplicate(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> list[Run]:
-    """Keep a run of each identity, a failed one or the lowest, by seed and folder; return others that are no copies."""
-    part.sort(key=lambda r: str(r.folder), reverse=True)
-    part.sort(key=lambda r: (r.status == "failed", -maximum(r)))
-    worst = {identity(r): r for r in part}  # the last of each
-    others = [r for r in part if r.digest != worst[identity(r)].digest]
-    part[:] = sorted(worst.values(), key=lambda r: (r.seed, str(r.folder)))
-    return others
+    """Keep a run of each identity: a failed, an ended, the longest, the lowest; return others that are no copies."""
+    part.sort(key=lambda r: (r.seed, str(r.folder)))
+    others = keep_one(part, identity, lambda r: (r.status == "failed", r.status == "done", r.env_steps, -maximum(r)))
+    digests = {identity(run): run.digest for run in part}
+    return [run for run in others if run.digest != digests[identity(run)]]
 
 
 def key_of(run: Run) -> CellKey:
@@ -280,26 +278,25 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
     default = documented_spec(curves[0])
-    cells = Runs(of_imported=True, budget=default.budget.steps if default else curves[0].budget)
     limit, protocol = (reference.limit, protocol_of(key, reference).text) if reference else (None, "")
+    longest = max(curve.budget for curve in curves)
+    cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))
     is_training = (reference and reference.kind == "training") or "training return" in protocol
     kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
     first = {run.digest: run for run in reversed(curves)}
-    late = LATE * min(cells.budget, limit or cells.budget)
     for curve in curves:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
         spaced = one_an_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
         run = replace(curve, evaluations=spaced)
-        points = within(run.evaluations, limit)
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
-        elif run.env_steps >= FULL * cells.budget and points and points[-1].env_steps >= late:
+        elif run.env_steps >= FULL * cells.budget and spaced and spaced[-1].env_steps >= LATE * cells.budget:
             cells.complete.append(run)
         else:  # to its last point that counts, whatever later steps it states
-            end = points[-1].env_steps if points else 0
+            end = spaced[-1].env_steps if spaced else 0
             cells.short.append(replace(run, budget=end, env_steps=end))
     separate(cells)
     cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short

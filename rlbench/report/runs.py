@@ -170,11 +170,7 @@ def _read(folder: Path, stamps: tuple[object, ...]) -> Run:
         budget=spec.budget.steps,
         settings=settings,
         environment=record.environment,
-        evaluations=tuple(
-            Evaluation(epoch.steps, epoch.seconds, epoch.evaluated.mean)
-            for epoch in epochs
-            if epoch.evaluated is not None
-        ),
+        evaluations=tuple(Evaluation(e.steps, e.seconds, e.evaluated.mean) for e in epochs if e.evaluated is not None),
         has_learned=any(epoch.updated is not None for epoch in epochs),
         speeds=tuple(_offline_speeds(epochs) if spec.task.kind == "offline" else filter(None, speeds)),
         env_steps=epochs[-1].steps if epochs else 0,
@@ -277,9 +273,7 @@ def remarks(group: Runs) -> Iterator[str]:
     if seeds != list(range(len(seeds))):
         yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
     if group.looks is not None:
-        later = (
-            f"; {count_text(group.later_seeds, 'later seed')} can only lower the verdict" if group.later_seeds else ""
-        )
+        later = f"; {count_text(n, 'later seed')} can only lower the verdict" if (n := group.later_seeds) else ""
         yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
     if group.lost_seeds:
         yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"
@@ -311,20 +305,26 @@ def _of_one(kind: Callable[[Run], str | None], parts: Sequence[list[Run]], other
 
 
 def _of_one_seed(group: Runs) -> None:
-    """Keep one record of a seed, the lowest or longest, with the lowest evaluation at each step: none lifts a score."""
+    """Keep one record of a seed, the longest, of equals the lowest: none lifts a score."""
     failed = {run.seed for run in group.failed}
     group.duplicates += [run for run in group.complete if run.seed in failed]
     group.complete[:] = [run for run in group.complete if run.seed not in failed]
-    for part, weight in ((group.complete, 0), (group.failed, 0), (group.short, 1)):
-        by_seed: dict[int, Run] = {}
-        lowest: dict[tuple[int, int], Evaluation] = {}
-        for run in sorted(part, key=lambda run: (-weight * run.env_steps, maximum(run))):
-            by_seed.setdefault(run.seed, run)
-            for e in run.evaluations:
-                lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=attrgetter("mean"))
-        group.duplicates += [run for run in part if by_seed[run.seed] is not run]
-        part[:] = [run for run in part if by_seed[run.seed] is run]
-        part[:] = [replace(r, evaluations=tuple(lowest[r.seed, e.env_steps] for e in r.evaluations)) for r in part]
+    for part in (group.complete, group.failed, group.short):
+        group.duplicates += keep_one(part, attrgetter("seed"), lambda run: (run.env_steps, -maximum(run)))
+
+
+def keep_one(part: list[Run], identity: Callable[[Run], object], rank: Callable[[Run], tuple[float, ...]]) -> list[Run]:
+    """Keep the highest in rank of each identity, with the lowest evaluation of all at each step; return the others."""
+    highest, lowest = dict[object, Run](), dict[object, Evaluation]()
+    for run in sorted(part, key=rank, reverse=True):
+        highest.setdefault(identity(run), run)
+        for e in run.evaluations:
+            place = identity(run), e.env_steps
+            lowest[place] = min(lowest.get(place, e), e, key=attrgetter("mean"))
+    others = [run for run in part if highest[identity(run)] is not run]
+    part[:] = [run for run in part if highest[identity(run)] is run]
+    part[:] = [replace(r, evaluations=tuple(lowest[identity(r), e.env_steps] for e in r.evaluations)) for r in part]
+    return others
 
 
 def maximum(run: Run) -> float:

@@ -11,6 +11,8 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.records import files
 from rlbench.records.types import Status
+from rlbench.report import check
+from rlbench.report.run_index import gather
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.reliability.test_hostile_curves import REFERENCE
@@ -145,6 +147,14 @@ def test_a_cell_without_documented_settings_is_compared_by_those_of_the_baseline
     monkeypatch.setattr("rlbench.report.run_index.documented_spec", lambda run: None)
     findings = json_of(["check", "toy", "--baseline", str(saved), "--json"])["findings"]
     assert [finding["word"] for finding in findings if finding["aspect"] == "score"] == ["PASSED"]
+
+
+def test_runs_of_the_baseline_s_own_settings_are_compared_whole(record_run: RecordRun) -> None:
+    """Its steps were once the documented ones."""
+    record_run([-0.6] * 3 + [0.9] * 28, suite="toy", task="Catch", sets=["budget.steps=120000"])
+    ((_, group),) = gather(Path("results")).items()
+    ((run,),) = (runs.complete for runs in check._runs_to_compare(group, group.variants[0].id))
+    assert (len(run.evaluations), run.budget) == (31, 120_000)
 
 
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:

@@ -33,6 +33,33 @@ def test_page_cache_counts_as_free_memory(
     assert machine.available_memory() == expected
 
 
+@pytest.mark.parametrize(
+    ("word", "public"),
+    [
+        ("--seeds", "--seeds"),
+        ("runs/a..b", "runs/a..b"),
+        ("--results=runs", "--results=runs"),
+        ("--results=sub/../runs", "--results=runs"),
+        ("sub/../../alice/secret/../runs", "PATH"),
+        ("--references=a/../../alice", "--references=PATH"),
+        ("./../alice", "PATH"),
+        ("..", "PATH"),
+        ("/home/alice/runs", "PATH"),
+        ("~/runs", "PATH"),
+    ],
+)
+def test_a_recorded_command_names_no_folder_outside_the_current_one(word: str, public: str) -> None:
+    assert machine._public(word) == public
+
+
+def test_a_recorded_command_has_paths_relative_to_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert machine._public(f"--results={tmp_path}/runs") == "--results=runs"
+    assert machine._public(f"{tmp_path}/../alice") == "PATH"
+
+
 def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.MonkeyPatch) -> None:
     for cpuinfo, expected in {"flags\t: fpu fma avx2 sse\n": "avx2 fma", "Features : fp sve\n": "sve", "": ""}.items():
         monkeypatch.setattr(machine, "_kernel_text", {"/proc/cpuinfo": cpuinfo}.get)

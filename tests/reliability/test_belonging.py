@@ -19,7 +19,7 @@ from rlbench.ops.state_dict import State, subtree, tensor
 from rlbench.records import files, manifest
 from rlbench.records.attempts import resumptions
 from rlbench.records.store import Store, read_record
-from rlbench.records.types import Epoch
+from rlbench.records.types import Epoch, plain
 from rlbench.run import _Recorder, run
 from rlbench.signals import Stop
 from rlbench.training.online import OnlineTrainer
@@ -126,6 +126,17 @@ def test_lines_that_end_in_crlf_are_of_the_same_attempt(tmp_path: Path) -> None:
         assert stdout_of(f"verify {folder}").endswith("no fault\n")
         carry(CATCH.spec(), tmp_path)
         assert stdout_of(f"verify {folder}").endswith("no fault\n")
+
+
+def test_resume_keeps_lines_with_keys_of_a_later_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("rlbench.records.store.line_of", lambda epoch: files.seal({**plain(epoch), "later": 1}))
+        carry(CATCH.spec(), tmp_path, 60)
+    path = CATCH.folder(tmp_path) / "epochs.jsonl"
+    before = path.read_bytes()
+    carry(CATCH.spec(), tmp_path)
+    assert path.read_bytes().startswith(before) and b'"later"' in before
+    assert stdout_of(f"verify {path.parent}").endswith("no fault\n")
 
 
 class Killed(BaseException):
@@ -439,5 +450,7 @@ def test_a_record_takes_no_resumption_beyond_the_most(tmp_path: Path) -> None:
     reseal(folder / "spec.json", lambda content: content.update(resumed=lines))
     reseal(folder / "spec.json", lambda content: content["environment"].update(commit="other"))
     shutil.rmtree(folder / "checkpoint")
-    assert "spec.json: has 1,000 resumptions, the most; start over with --force" in stderr_of(CATCH.words(tmp_path))
+    assert "spec.json: has 1,000 resumptions, the most; resume where the run was last" in stderr_of(
+        CATCH.words(tmp_path)
+    )
     assert len(read_record(folder).resumed) == 1000

@@ -306,6 +306,48 @@ def test_a_gate_of_imported_curves_that_leaves_all_out_names_the_reason(record_r
     assert "1 imported curve left out (beside runs of rlbench)" in beside
 
 
+def falling(length: int, seed: int, algorithm: str) -> ImportedCurve:
+    """A curve that reaches 3,000 at 300,000 steps and falls to 100 at 1,000,000, cut at ``length`` steps."""
+    steps = range(0, length + 1, 50_000)
+    returns = [3000.0 * t / 3e5 if t <= 300_000 else 3000 - 2900 * (t - 3e5) / 7e5 for t in steps]
+    curve = replace(CURVE, algorithm=algorithm, seed=seed, steps=tuple(steps))
+    return replace(curve, returns=tuple(value + seed for value in returns))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "limit", "shortest", "word"),
+    [
+        ("tqc", 1_000_000, 300_000, "BELOW"),  # no seed's length cuts the others
+        ("tqc", None, 300_000, "BELOW"),
+        ("tqc", 300_000, 1_000_000, "REPRODUCED"),
+        ("sac", 300_000, 1_000_000, "REPRODUCED"),
+        ("sac", 2_000_000, 1_000_000, "PARTIAL"),
+    ],
+)
+def test_imported_curves_are_compared_within_the_steps_of_the_reference(
+    algorithm: str, limit: int | None, shortest: int, word: str, tmp_path: Path
+) -> None:
+    fields = REFERENCE.replace('"sac"', f'"{algorithm}"') + "n = 5\n" + (f"steps = {limit}\n" if limit else "")
+    (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 3000.0, std = 30.0}]')
+    for seed in range(5):
+        length = shortest if seed == 0 else 1_000_000
+        imported.write_curves([falling(length, seed, algorithm)], tmp_path / "results")
+    options = f"--references {tmp_path / 'ours.toml'} --reference x --results {tmp_path / 'results'}"
+    (row,) = json_of(f"table mujoco --algo {algorithm} --task Hopper-v4 {options} --json")["cells"]
+    assert row["verdict"].partition(" ")[0] == word, row["note"]
+
+
+def test_a_reference_of_more_steps_than_a_run_takes_is_not_compared(record_run: RecordRun, tmp_path: Path) -> None:
+    fields = REFERENCE + "steps = 3_000_000\nn = 5\n"
+    (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 1.0, std = 0.1}]')
+    for seed in range(3):
+        record_run([0.0] * 200 + [1.0], suite="mujoco", algo="sac", task="Hopper-v4", seed=seed)
+    options = f"--references {tmp_path / 'ours.toml'} --reference x --results results"
+    (row,) = json_of(f"table mujoco --algo sac --task Hopper-v4 {options} --json")["cells"]
+    assert row["verdict"] == "NOT COMPARABLE"
+    assert "documented within 3,000,000 steps, a run of rlbench takes 1,000,000" in row["note"]
+
+
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:
     for seed in range(5):
         imported.write_curves([replace(CURVE, seed=seed, steps=(0, 1000), returns=(0.0, 1.0 + seed))], tmp_path)

@@ -90,7 +90,8 @@ def test_curve_of_a_chosen_reference_is_used_at_equal_steps(
         assert curve_of(HOPPER) == before
         with select_references(name="Ours2026"):
             curve = reference_curve(HOPPER)
-            assert curve_of(HOPPER._replace(task="Walker2d-v4")) is not None  # the package's
+            assert curve_of(HOPPER._replace(task="Walker2d-v4")) is None  # the row has no curve
+            assert curve_of(HOPPER._replace(task="Ant-v4")) is not None  # without a row, the package's
     level = curve.point(100_000)  # the window is 90, 95 and 100 thousand steps, 10 thousand of them not counted
     assert (level.mean, level.n) == (pytest.approx(10 + (80 + 85 + 90) / 3 / 90 * 1000), 3)
     words = {"suite": "mujoco", "algo": "sac", "task": "Hopper-v4"}

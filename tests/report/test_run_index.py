@@ -106,6 +106,18 @@ def test_the_worst_record_of_a_seed_counts_whatever_its_folder(
     assert sorted(runs.maximum(run) for run in group.duplicates) == [2.0, 3.0]
 
 
+@pytest.mark.parametrize("sets", [["algo.lr=0.1"], ["budget.steps=300000"]])
+@pytest.mark.parametrize("place", ["aaa", "zzz"])
+def test_an_earlier_copy_of_a_run_hides_no_later_evaluation(
+    record_run: RecordRun, results: Path, sets: list[str], place: str
+) -> None:
+    folder = record_run([1.0, 2.0], sets=sets, status="interrupted")
+    shutil.move(folder, results / place / folder.relative_to(results))
+    record_run([1.0, 2.0, 3.0, 0.5], sets=sets)
+    (run,) = only(results).all
+    assert [evaluation.mean for evaluation in run.evaluations] == [1.0, 2.0, 3.0, 0.5]
+
+
 def test_a_failed_record_of_a_variant_counts_before_a_finished_one(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0, 2.0], sets=["algo.lr=0.1"], status="failed")
     shutil.move(folder, results / "zzz" / folder.relative_to(results))

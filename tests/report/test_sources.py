@@ -1,6 +1,7 @@
 """Own runs and rlbench's records: two columns, and a verdict from one of them."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,19 @@ def test_an_own_variant_hides_no_record_of_rlbench(record_run: RecordRun, record
     record_run([0.0, 0.5], seed=3, status="failed", **CATCH)
     code, out, error = run_command("check toy")
     assert (code, "toy/dqn/Catch run: FAILED" in error) == (5, True), out
+
+
+def test_a_comparison_of_own_runs_with_records_of_rlbench_names_both(
+    record_run: RecordRun, record_seeds: RecordSeeds
+) -> None:
+    words = ["compare", "dqn", "c51", "--suite", "toy"]
+    own(record_run, 0.0, 0.5)
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH | {"algo": "c51"})
+    assert "toy/dqn/Catch: own runs against records of rlbench." in stdout_of(words)
+    assert json_of([*words, "--json"])["tasks"][0]["sources"] == "own runs against records of rlbench"
+    shutil.rmtree(RUNS)
+    assert "sources" not in json_of([*words, "--json"])["tasks"][0]
 
 
 def test_an_own_variant_is_compared_beside_the_records_of_rlbench(
