@@ -40,10 +40,12 @@ def read_d4rl(path: Path, *, limit: int | None = None, max_bytes: int | None = N
         has_next_obs, has_timeouts = hdf5.has_key(file, "next_observations"), hdf5.has_key(file, "timeouts")
         for key in ("rewards", "terminals", *(["timeouts"] if has_timeouts else [])):
             if (rows := hdf5.array_shape(file, key, 1)[0]) != len(obs):  # before it is read: a header claims any number
-                raise RefusedFile(f"{hdf5.array_name(file, key)}: {rows} rows, observations have {len(obs)}")
+                what = f"{rows} rows, observations have {len(obs)}"
+                raise RefusedFile(f"{hdf5.array_name(file, key)}: {what}; download or write the file again")
         action, reward = hdf5.read_actions(file, "actions"), hdf5.read_numbers(file, "rewards", rank=1)
         if len(action) != len(obs):
-            raise RefusedFile(f"{hdf5.array_name(file, 'actions')}: {len(action)} rows, observations have {len(obs)}")
+            what = f"{len(action)} rows, observations have {len(obs)}"
+            raise RefusedFile(f"{hdf5.array_name(file, 'actions')}: {what}; download or write the file again")
         terminated = hdf5.read_flags(file, "terminals")
         timeouts = hdf5.read_flags(file, "timeouts") if has_timeouts else None
         last, final_obs = terminated, obs[terminated]  # no target bootstraps from it

@@ -193,7 +193,7 @@ def _checksum(text: str) -> str:
 
 RECORD_FILES: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 PARTS: Final = (*RECORD_FILES, "checkpoint")
-RUN_FILES: Final = (*PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.txt", "curve.json")
+RUN_FILES: Final = (*PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.txt", "curve.json", ".lock")
 
 
 def refuse_record_file(path: Path, option: str) -> None:

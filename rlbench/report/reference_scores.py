@@ -28,6 +28,7 @@ from rlbench.report.reference_table import (
     data_rows,
     last_digit,
     on_scale,
+    protocol_of,
     published_scores,
     reference_spec,
     row_of,
@@ -106,10 +107,15 @@ def _curves(files: tuple[Path, ...], name: str) -> dict[CellKey, Curve]:
 
 
 @cache
+def _packaged_systems() -> frozenset[str]:
+    return frozenset(score.system for suite in SUITES for group in published_scores(suite).values() for score in group)
+
+
+@cache
 def _outside_scores(files: tuple[Path, ...]) -> dict[CellKey, list[tuple[ReferenceScore, Curve | None]]]:
     """The published numbers of some files by cell, each with its learning curve."""
     scores: dict[CellKey, list[tuple[ReferenceScore, Curve | None]]] = {}
-    package = {score.system for suite in SUITES for group in published_scores(suite).values() for score in group}
+    package = _packaged_systems()
     for path in files:
         for outside in read_references(path):
             reference, row, curve = outside
@@ -230,6 +236,12 @@ def comparable(key: CellKey, reference: ReferenceScore | None = None) -> bool:
     """True if the environment does not differ in a way that changes scores, and the reference gives evaluations."""
     evaluates = reference is None or reference.kind == "evaluation"
     return evaluates and all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
+
+
+def is_of_training(key: CellKey, reference: ReferenceScore) -> bool:
+    """True if the reference gives training returns; an outside one states its kind beside its protocol's text."""
+    is_packaged = reference.system in _packaged_systems()
+    return reference.kind == "training" or (is_packaged and "training return" in protocol_of(key, reference).text)
 
 
 def _primary(key: CellKey, scores: list[ReferenceScore]) -> ReferenceScore | None:

@@ -24,8 +24,8 @@ from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best, one_an_epoch, within
-from rlbench.report.reference_scores import primary_references
-from rlbench.report.reference_table import CellKey, protocol_of, reference_spec, row_of
+from rlbench.report.reference_scores import is_of_training, primary_references
+from rlbench.report.reference_table import CellKey, reference_spec, row_of
 from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, maximum, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
@@ -278,17 +278,18 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
     default = documented_spec(curves[0])
-    limit, protocol = (reference.limit, protocol_of(key, reference).text) if reference else (None, "")
+    limit = reference.limit if reference else None
     longest = max(curve.budget for curve in curves)
     cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))
-    is_training = (reference and reference.kind == "training") or "training return" in protocol
+    is_training = reference is not None and is_of_training(key, reference)
     kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
     first = {run.digest: run for run in reversed(curves)}
     for curve in curves:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
         spaced = one_an_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
-        run = replace(curve, evaluations=spaced)
+        steps = min(curve.env_steps, cells.budget)
+        run = replace(curve, evaluations=spaced, env_steps=steps, budget=min(curve.budget, cells.budget))
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
@@ -299,6 +300,8 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
             end = spaced[-1].env_steps if spaced else 0
             cells.short.append(replace(run, budget=end, env_steps=end))
     separate(cells)
+    ended_seeds = {run.seed for run in cells.complete}
+    cells.short = [run for run in cells.short if run.seed not in ended_seeds]
     cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short
     return cells
 

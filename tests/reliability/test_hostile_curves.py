@@ -327,7 +327,10 @@ def falling(length: int, seed: int, algorithm: str) -> ImportedCurve:
 def test_imported_curves_are_compared_within_the_steps_of_the_reference(
     algorithm: str, limit: int | None, shortest: int, word: str, tmp_path: Path
 ) -> None:
-    fields = REFERENCE.replace('"sac"', f'"{algorithm}"') + "n = 5\n" + (f"steps = {limit}\n" if limit else "")
+    protocol = 'protocol = "ten episodes, no training returns"\n'  # whose kind is still evaluation
+    fields = (
+        REFERENCE.replace('"sac"', f'"{algorithm}"') + protocol + "n = 5\n" + (f"steps = {limit}\n" if limit else "")
+    )
     (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 3000.0, std = 30.0}]')
     for seed in range(5):
         length = shortest if seed == 0 else 1_000_000
@@ -335,6 +338,7 @@ def test_imported_curves_are_compared_within_the_steps_of_the_reference(
     options = f"--references {tmp_path / 'ours.toml'} --reference x --results {tmp_path / 'results'}"
     (row,) = json_of(f"table mujoco --algo {algorithm} --task Hopper-v4 {options} --json")["cells"]
     assert row["verdict"].partition(" ")[0] == word, row["note"]
+    assert row["measured"]["env_steps"] == min(limit or 1_000_000, 1_000_000)
 
 
 def test_a_reference_of_more_steps_than_a_run_takes_is_not_compared(record_run: RecordRun, tmp_path: Path) -> None:
@@ -346,6 +350,15 @@ def test_a_reference_of_more_steps_than_a_run_takes_is_not_compared(record_run: 
     (row,) = json_of(f"table mujoco --algo sac --task Hopper-v4 {options} --json")["cells"]
     assert row["verdict"] == "NOT COMPARABLE"
     assert "documented within 3,000,000 steps, a run of rlbench takes 1,000,000" in row["note"]
+
+
+def test_a_seed_with_a_whole_and_a_shorter_curve_counts_once_at_equal_steps(tmp_path: Path) -> None:
+    gate = f"check mujoco --at --imported --json --results {tmp_path}"
+    for place, length in ((tmp_path, 1_000_000), (tmp_path / "earlier", 500_000)):
+        for seed in range(2):
+            imported.write_curves([falling(length, seed, "sac")], place)
+        (finding,) = json_of(gate)["findings"]
+        assert (finding["word"], "over 2;" in finding["reason"]) == ("OPEN", True)
 
 
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:
