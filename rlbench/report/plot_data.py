@@ -17,7 +17,7 @@ from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, matching, primary_references
 from rlbench.report.reference_table import CellKey, in_points, on_scale, scale_of, task_name
 from rlbench.report.run_index import Runs, gather, label
-from rlbench.report.runs import Run
+from rlbench.report.runs import Run, separate
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -158,8 +158,12 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     """
     groups = {algorithm: _runs_to_draw(own)}
     if variants or not groups[algorithm]:
+        others: dict[str, Runs] = {}
         for run in own.variants:
-            groups.setdefault(f"{algorithm} {label(run)}", []).append(run)
+            others.setdefault(f"{algorithm} {label(run)}", Runs()).short.append(run)
+        for name, group in others.items():
+            separate(group)
+            groups[name] = group.short
     other = f"{algorithm} (rlbench)" if any(groups.values()) else algorithm
     groups[other] = _runs_to_draw(rlbench_runs) or groups.get(other, [])
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]

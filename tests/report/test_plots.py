@@ -220,15 +220,16 @@ def test_published_curves_alone_are_dotted_and_called_published() -> None:
 
 def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -> None:
     for lr in ("0.5", "0.25"):
-        record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}"])
+        for steps in (10_000, 20_000):  # of one seed, which counts once
+            record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}", f"budget.steps={steps}"])
     (panel,) = panels("toy", Sources(Path("results")))
-    assert {line.algorithm for line in panel.lines} == {"dqn lr=0.25", "dqn lr=0.5"}
+    assert {line.algorithm: line.runs for line in panel.lines} == {"dqn lr=0.25": 1, "dqn lr=0.5": 1}
     styles = line_styles(["dqn", "dqn lr=0.25", "dqn lr=0.5"])
     assert len({style.color for style in styles.values()}) == 1
     assert len({style.dashes for style in styles.values()}) == 3
     assert main(["report", "toy", "--output", "page.html"]) == 0
     text = Path("page.html").read_text(encoding="utf-8")
-    assert "No run has the published settings; 2 have others." in text and "dqn Catch (lr=0.5)" in text
+    assert "No run has the published settings; 4 have others." in text and "dqn Catch (lr=0.5)" in text
 
 
 def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: RecordRun) -> None:
