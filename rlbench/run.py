@@ -27,7 +27,7 @@ from rlbench.assembly.restore import fingerprint
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
-from rlbench.ops.state_dict import State, integer, module_state, subtree
+from rlbench.ops.state_dict import State, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
 from rlbench.records.machine import INSTRUCTIONS
@@ -312,11 +312,19 @@ def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
     if store.replaces(epoch):
         store.verify_unchanged()
-        if checkpoint.exists(folder) and integer(checkpoint.load(folder), "epoch") >= epoch.number:
+        if checkpoint.exists(folder) and not _is_earlier(folder, epoch.number):
             checkpoint.discard(folder)  # before its epoch is replaced: a process killed between leaves none
     store.append(epoch)
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
+
+
+def _is_earlier(folder: Path, epoch: int) -> bool:
+    """True if a checkpoint's policy is known to be of an earlier epoch."""
+    with suppress(RefusedFile):  # damaged
+        own = manifest.read_manifest(manifest.current(folder)).values.get("epoch")
+        return isinstance(own, int) and own < epoch
+    return False
 
 
 def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:

@@ -96,8 +96,10 @@ def check(
         what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
         if of_imported:
             what = "imported curve that can be compared with a published score"
-            what += "".join(f" ({finding.name}: {finding.reason})" for finding in findings[:1])
-            remedy = "import evaluations of such a cell: rlbench import FILE --as SUITE/ALGO --results NEW"
+            what += "".join(f"; {finding.name}: {finding.reason}" for finding in findings)
+            remedy = (
+                "import evaluations of another cell, or into a folder of their own: rlbench import FILE --results DIR"
+            )
         raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
     title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")
     if junit is not None:

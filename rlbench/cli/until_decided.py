@@ -183,7 +183,7 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
-    from rlbench.report.reference_scores import comparable, margin, margin_reaches_random, primary_references
+    from rlbench.report.reference_scores import comparable, is_longer, margin, margin_reaches_random, primary_references
     from rlbench.report.reference_table import OPTIMUM, reference_spec
 
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
@@ -194,6 +194,11 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
     reference = primary_references(key.suite).get(key)
     if reference is None or not comparable(key, reference):
         raise UsageError(f"--until-decided: {spec.name} has no reference score to decide about; name its --seeds")
+    if is_longer(reference, spec.budget.steps):
+        raise UsageError(
+            f"--until-decided: {spec.name} takes {spec.budget.steps:,} steps, its reference {reference.limit:,}, so "
+            "they are not compared; choose another with --reference, or name its --seeds"
+        )
     n, std, tolerance = reference.n or 1, reference.std, margin(key, reference)
     if reference.source != OPTIMUM and n < 2:
         raise UsageError(f"--until-decided: {spec.name} has a single run as its reference; name its --seeds, as 0-2")

@@ -45,14 +45,17 @@ def environment(**more: object) -> dict[str, object]:
 
 
 def _public(word: str) -> str:
-    """Make an argument public: a path becomes relative to the current folder, or just ``PATH``."""
-    if (match := re.search(r"(?:^|(?<=[=,:]))(?:[/~]|(?:[^=,:]*/)?\.\.(?:/|$)).*", word)) is None:
-        return word
-    try:
-        public = "PATH" if match[0].startswith("~") else os.path.relpath(match[0])
-    except OSError:  # the current folder was removed
-        public = "PATH"
-    return word[: match.start()] + ("PATH" if public.startswith("..") else public)
+    """Make an argument public: a path becomes relative to the current folder, or ``PATH`` with all that follows."""
+    parts = re.split(r"([=,:])", word)
+    for place, part in enumerate(parts):
+        if part.startswith(("/", "~")) or re.search(r"\.\.(/|$)", part):
+            try:
+                parts[place] = "PATH" if part.startswith("~") else os.path.relpath(part)
+            except OSError:  # the current folder was removed
+                parts[place] = "PATH"
+            if parts[place] == "PATH" or re.search(r"\.\.(/|$)", parts[place]):
+                return "".join([*parts[:place], "PATH"])
+    return "".join(parts)
 
 
 def processor() -> str:

@@ -24,7 +24,7 @@ from rlbench.config.names import check_name, clean_texts, count_text
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean, mean, sample_std
-from rlbench.report.reference_table import CellKey
+from rlbench.report.reference_table import CellKey, cell_name
 from rlbench.report.runs import Run
 from rlbench.report.verdict import ALPHA, holm, lower_tail
 
@@ -111,7 +111,17 @@ def curve_score(run: Run) -> float:
 
 
 def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
-    """The baseline of a results folder."""
+    """The baseline of a results folder.
+
+    Raises:
+        UsageError: a seed has two finished records, of which either would be another baseline.
+    """
+    for key, runs in sorted(runs_by_cell.items()):
+        for other in runs.duplicates:
+            for run in runs.complete:
+                if (run.id, run.seed, "done") == (other.id, other.seed, other.status):
+                    problem = f"{cell_name(key)}: seed {run.seed} has two records, {run.folder} and {other.folder}"
+                    raise UsageError(f"{problem}; keep the one that `rlbench verify --replay` repeats")
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from rlbench import suites
 from rlbench.config.names import count_text, number_text
-from rlbench.records.looks import Looks
+from rlbench.records.looks import Looks, read_looks
 from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, shortfall_percent
 from rlbench.report.estimate import (
@@ -31,6 +31,7 @@ from rlbench.report.reference_scores import (
     SHARE,
     at_the_end,
     comparable,
+    is_longer,
     margin,
     margin_reaches_random,
     notes,
@@ -39,15 +40,7 @@ from rlbench.report.reference_scores import (
     threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, estimator_of, on_scale, scale_of
-from rlbench.report.run_index import (
-    FULL,
-    Runs,
-    counts_by_setting,
-    gather,
-    imported_remarks,
-    select_last_look,
-    with_imported,
-)
+from rlbench.report.run_index import Runs, counts_by_setting, gather, imported_remarks, with_imported
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns, remarks
 from rlbench.report.verdict import (
     ALPHA,
@@ -106,6 +99,7 @@ class Cell:
     verdict: Verdict
     note: str
     margin: float | None = None  # difference from the reference score within which means count as equal
+    all_scores: tuple[float, ...] = ()  # with the seeds later than those of the last look
     test: CellTest | None = None  # the test before Holm's correction over the table
     dataset_returns: DatasetReturns = UNKNOWN  # returns of the data set, offline
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
@@ -124,7 +118,7 @@ def every_cell(
 
     Holm's correction of verdicts is over a suite's whole table; ``share`` replaces the margin's own share.
     """
-    runs = {key: select_last_look(group) for key, group in with_imported(gather(results), results).items()}
+    runs = {key: _select_last_look(group) for key, group in with_imported(gather(results), results).items()}
     returns_by_file = recorded_returns(run for group in runs.values() for run in group.all)
     parity = {row.key: row for row in parity_rows(runs, suites)}
     table: list[Cell] = []
@@ -140,6 +134,35 @@ def every_cell(
             row = replace(cell, verdict=_verdict(verdict, group), at=at, dataset_returns=returns)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
+
+
+def _select_last_look(group: Runs) -> Runs:
+    """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
+
+    A look with a seed that has no ended run contradicts the records, and holds no seed back.
+
+    Raises:
+        RefusedFile: the record of its looks is damaged.
+    """
+    every = map(read_looks, sorted(group.folders))  # a copy has those that were taken before it
+    looks = max((looks for looks in every if looks is not None), key=lambda looks: looks.count, default=None)
+    if looks is None:
+        return group
+    ended = {run.seed for run in (*group.scored, *group.other_data, *group.versions, *group.copies)}
+    if lost := tuple(seed for seed in range(looks.current.seeds if looks.count else 0) if seed not in ended):
+        return replace(group, lost_seeds=lost)
+    count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)
+    later = _select_look(group, replace(looks, count=count)) if count > looks.count else None
+    return replace(_select_look(group, looks), ended_look=later)
+
+
+def _select_look(group: Runs, looks: Looks) -> Runs:
+    complete, failed, short = (
+        [run for run in part if run.seed < looks.current.seeds] for part in (group.complete, group.failed, group.short)
+    )
+    later = len(group.scored) - len(complete) - len(failed)
+    look = replace(group, complete=complete, failed=failed, short=short, looks=looks, later_seeds=later)
+    return replace(look, all_seeds=group) if later else look
 
 
 def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
@@ -163,7 +186,8 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
-    too_long = _is_longer(reference, runs)
+    too_long = reference is not None and not runs.of_imported and is_longer(reference, runs.budget)
+    whole = _test_cell(key, reference, runs.all_seeds, share) if runs.all_seeds else None
     if runs.scored and is_comparable and not too_long and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
         floor = _floor_score(test_scores, estimator, runs, scale)
@@ -175,12 +199,15 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
             test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, share))
         if margin_reaches_random(key, reference, tolerance):
             test = no_more_than_consistent(test)
-        if runs.all_seeds and (whole := _test_cell(key, reference, runs.all_seeds, share).test):
-            both = under_both_estimators(test, whole)
+        if whole is not None and whole.test is not None:
+            both = under_both_estimators(test, whole.test)
             test = replace(test, word=both.word, above=both.above)
         test = test if runs.looks is None else correct_for_looks(test, runs.looks)
         if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share).test):
             test = replace(test, below=in_both_respects(test, ended).below)  # a forged count hides no verdict
+    at = at_equal_steps(key, runs, share) if is_comparable else None
+    if at is not None and whole is not None:
+        at = at.lowered_by(whole.at)
     seeds = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
         key=key,
@@ -192,16 +219,11 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         test=test,
         scores=(*test_scores, *failed_scores),
         shortfall_percent=shortfall_percent(test, reference.score, on_scale(scale, estimator)) if reference else None,
-        at=at_equal_steps(key, runs, share) if is_comparable else None,
+        at=at,
+        all_scores=whole.scores if whole is not None else (),
         looks=runs.looks,
         unfinished=len(runs.unfinished) + len(runs.lost_seeds),
     )
-
-
-def _is_longer(reference: ReferenceScore | None, runs: Runs) -> bool:
-    """True if the reference's score is of more steps than a run of rlbench takes; imported curves may take as many."""
-    limit = reference.limit if reference else None
-    return limit is not None and not runs.of_imported and FULL * limit > runs.budget
 
 
 def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: ReferenceScore | None) -> Sequence[float]:
@@ -304,7 +326,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
 
 def _incomparable(reference: ReferenceScore, runs: Runs) -> str:
     """The reason why a reference's score is not compared with runs."""
-    if reference.limit is not None and _is_longer(reference, runs):
+    if not runs.of_imported and is_longer(reference, runs.budget):
         return f"documented within {reference.limit:,} steps, a run of rlbench takes {runs.budget:,}"
     return "another protocol or environment"
 

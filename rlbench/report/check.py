@@ -84,8 +84,9 @@ def against_references(
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and runs.curves and key not in keys and of_imported:
-            reason = f"no evaluation within {runs.budget:,} steps" if runs.of_imported else "beside runs of rlbench"
-            text = f"{count_text(len(runs.curves), 'imported curve')} left out ({reason})"
+            late = f"no evaluation within {runs.budget:,} steps"
+            reason = late if runs.of_imported else "rlbench has runs beside them"
+            text = f"{count_text(len(runs.curves), 'imported curve')} left out: {reason}"
             findings.append(_finding(key, "score", "NOT COMPARABLE", text))
         if key.suite == suite and (key in keys or not of_imported):
             findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
@@ -209,9 +210,10 @@ def to_junit(findings: Sequence[Finding], title: str) -> str:
 
 
 def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
-    """The runs to compare with a baseline: those of the documented settings, its own, or else those of each other one.
+    """The runs to compare with a baseline: those of the documented settings, of the baseline's, or of each other one.
 
-    Runs of fewer steps than documented, or in another environment, are not compared.
+    The first of these that has a run counts. Of other settings than the baseline's, runs of fewer steps than documented
+    are not compared, and of runs of more steps only the evaluations within the documented ones.
     """
     if runs.complete:
         return [runs]
@@ -260,8 +262,7 @@ def _score_findings(
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids = everything[entry.key], {run.id for run in runs}
-        short = sum(run.id in ids and run.status == "interrupted" for run in group.variants)
-        short = short if settings else len(group.unfinished)
+        short = sum(run.id in ids and run.status == "interrupted" for run in group.variants) + len(group.unfinished)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = ""
@@ -287,7 +288,7 @@ def _absent_finding(key: CellKey, runs: Runs) -> Finding:
     if runs.other_protocol:
         return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:
-        return _finding(key, "score", "PARTIAL", "no run of the baseline's steps")
+        return _finding(key, "score", "PARTIAL", "no run of the baseline's steps with an evaluation near their end")
     return _finding(key, "score", "NOT RUN", "in the baseline only")
 
 

@@ -121,8 +121,8 @@ def of_setting(cells: dict[CellKey, Runs], text: str, where: str) -> dict[CellKe
 def _ambiguity(name: str, settings: Sequence[SettingRuns]) -> str:
     texts = sorted({setting(runs.all[0]) for runs, *_ in settings})
     if len(texts) < len(settings):
-        remedy = "compare them with --at, or keep one in a results folder of its own"
-        return f"{name} has runs of {', '.join(texts)} with other steps, protocols or data files; {remedy}"
+        what = f"{name} has runs of {', '.join(texts)} with other steps, protocols or data files"
+        return f"{what}; keep those to compare in a results folder of their own"
     return f"{name} has {len(settings)} settings of it, {', '.join(texts)}; name one, as in '{name}@{texts[0]}'"
 
 
@@ -153,8 +153,8 @@ def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithm
     kinds = {run.origin.get("kind", "evaluation") for run in runs}
     differences = ["kind of return"] if len(kinds) > 1 else []
     if algorithms or any(run.origin for run in runs):
-        free = (first.default and second.default) or _equal_budgets(first, second)
-        differences += [] if free else ["budget"]
+        documented = first.default and second.default and not any(run.origin for run in runs)
+        differences += [] if documented or _equal_budgets(first, second) else ["budget"]
     else:
         ours, theirs = (side.runs.all[0].settings for side in (first, second))
         differences += [part for part in COMPARED_PARTS if ours[part] != theirs[part]]
@@ -195,7 +195,7 @@ class Task:
     improvement: Estimate  # the probability that a run of the second side beats one of the first
     is_imported: tuple[bool, bool]  # the sides with curves that other programs measured
     versions: str = ""  # of the environment, where those of the two sides differ
-    sources: str = ""  # of the runs, where one side has own ones and the other rlbench's
+    sources: str = ""  # of the runs, where a comparison has own ones, rlbench's or imported curves together
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -236,8 +236,11 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     sides = _folders(names, folders, suite, at=at) if folders else _algorithms(names, evidence, suite)
     algorithms = not folders and first.partition("@")[0] != second.partition("@")[0]
     pairs, left_out = match_cells(*sides, names, at=at, algorithms=algorithms)
-    records = None if folders else evidence.rlbench
-    every = [_task(key, a.runs, b.runs, records, at=at, cut=a.default or b.default) for key, a, b in pairs]
+    sources = [""] * len(pairs) if folders else evidence.names((a.runs, b.runs) for _, a, b in pairs)
+    every = [
+        _task(key, a.runs, b.runs, text, at=at, cut=a.default or b.default)
+        for (key, a, b), text in zip(pairs, sources, strict=True)
+    ]
     tasks = tuple(task for task in every if task is not None)
     for task, (_, *pair) in zip(every, pairs, strict=True):
         left_out += [] if task is None or task.step is None else _seeds_below(task.step, task, names, pair)
@@ -258,8 +261,8 @@ def _folders(
     )
     for name, side in zip(names, (first, second), strict=True):
         if not at and not any(_settings(runs, at=at) for runs in side.values()):
-            what = f"{name}: no run{f' of {suite}' if suite else ''} has ended there"
-            raise UsageError(f"{what}; see: rlbench list runs --results {name}")
+            of = f" of {suite}" if suite else ""
+            raise UsageError(f"{name}: no run{of} has ended there; see: rlbench list runs --results {name}")
     return first, second
 
 
@@ -282,7 +285,7 @@ def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey,
     return {key: runs for key, runs in cells.items() if suite in {None, key.suite}}
 
 
-def _task(key: CellKey, first: Runs, second: Runs, records: Path | None, *, at: bool, cut: bool) -> Task | None:
+def _task(key: CellKey, first: Runs, second: Runs, sources: str, *, at: bool, cut: bool) -> Task | None:
     """A task, ``at`` the largest step that both sides have reached; None where one has no evaluated seed."""
     if at and not (first.evaluated and second.evaluated):
         return None
@@ -296,14 +299,9 @@ def _task(key: CellKey, first: Runs, second: Runs, records: Path | None, *, at: 
     is_imported = any(run.origin for run in first.all), any(run.origin for run in second.all)
     better = probability_of_improvement([b], [a])
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
-    texts = {"versions": " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""}
-    sides = [_source(runs, records) for runs in (first, second)]
-    texts["sources"] = " against ".join(sides) if len(set(sides)) > 1 else ""
+    versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
+    texts = {"versions": versions, "sources": sources}
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step, **texts)
-
-
-def _source(runs: Runs, records: Path | None) -> str:
-    return "records of rlbench" if all(records in run.folder.parents for run in runs.all) else "own runs"
 
 
 def _seeds_below(step: int, task: Task, names: tuple[str, str], pair: Sequence[SettingRuns]) -> Iterator[str]:
@@ -338,8 +336,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     header = ("TASK", first, second, f"P({second} better)")
     rows = [
         (
-            (cell_name(task.key) if split_folder(first) else f"{task.key.suite}/{task_name(task.key)}")
-            + ("" if task.step is None else f" @{steps_text(task.step)}"),
+            _name(task, first) + ("" if task.step is None else f" @{steps_text(task.step)}"),
             *(
                 f"{score_text(mean(scores))} ({len(scores)})" + " (imported)" * is_imported
                 for scores, is_imported in zip((task.first, task.second), task.is_imported, strict=True)
@@ -358,9 +355,13 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     if few:
         lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
     for task in comparison.tasks:
-        lines += [f"{cell_name(task.key)}: {text}." for text in (task.versions, task.sources) if text]
+        lines += [f"{_name(task, first)}: {text}." for text in (task.versions, task.sources) if text]
     lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
+
+
+def _name(task: Task, first: str) -> str:
+    return cell_name(task.key) if split_folder(first) else f"{task.key.suite}/{task_name(task.key)}"
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:

@@ -28,6 +28,7 @@ from rlbench.report.verdict import (
     Verdict,
     correct_for_looks,
     decide,
+    under_both_estimators,
     welch_test,
     with_failures,
 )
@@ -130,10 +131,18 @@ class AtStep:
     more: int | None = None  # seeds to add, where the word is OPEN
     next_look: int | None = None  # seeds at the next look, where the word is OPEN
     shortfall_percent: float | None = None
+    all_scores: tuple[float, ...] = ()  # with the seeds later than those of the last look
 
     def __str__(self) -> str:
         verdict = str(Verdict("INCONCLUSIVE", self.more, self.next_look)).removeprefix("INCONCLUSIVE")
         return f"{self.word} @{steps_text(self.reference.step)}{verdict}"
+
+    def lowered_by(self, whole: AtStep | None) -> AtStep:
+        """The comparison of a look's seeds, whose verdict that of all seeds can only lower."""
+        if whole is None or whole.test is None or self.test is None:
+            return self
+        both = under_both_estimators(self.test, whole.test)
+        return replace(self, test=replace(self.test, word=both.word, above=both.above), all_scores=whole.scores)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rlbench.config.names import count_text, number_text
@@ -31,7 +32,7 @@ from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.run_index import documented_spec
-from rlbench.report.runs import Run
+from rlbench.report.runs import Run, keep_one
 from rlbench.report.table_data import fields
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
 from rlbench.report.verdict import (
@@ -241,6 +242,7 @@ def _peers(curves: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
     main = libraries.most_common(1)[0][0] if libraries else ""
     texts = [text or (_library(c) if _library(c) != main else "") for c, text in zip(curves, differences, strict=True)]
     peers = [curve for curve, text in zip(curves, texts, strict=True) if not text]
+    texts += ["a seed that has a longer one"] * bool(keep_one(peers, attrgetter("seed")))
     return peers, tuple(f"curves of {text}" for text in dict.fromkeys(filter(None, texts)))
 
 

@@ -152,14 +152,20 @@ def _full(cell: Cell) -> Sides | None:
     if reference is None or cell.test is None or cell.unfinished:
         return None
     random = on_scale(scale_of(cell.key), reference.estimator)
-    return cell.scores, reference.score, reference.std, reference.n, random
+    return _lower(cell.scores, cell.all_scores), reference.score, reference.std, reference.n, random
 
 
 def _at(cell: Cell) -> Sides | None:
     at, scale = cell.at, scale_of(cell.key)
     if at is None or at.test is None:
         return None
-    return at.scores, at.reference.mean, at.reference.std, at.reference.n, scale.random if scale else None
+    random = scale.random if scale else None
+    return _lower(at.scores, at.all_scores), at.reference.mean, at.reference.std, at.reference.n, random
+
+
+def _lower(scores: Sequence[float], all_scores: Sequence[float]) -> Sequence[float]:
+    """The scores of the last look's seeds, or of all where their mean is lower: later seeds lift no verdict."""
+    return min(scores, all_scores or scores, key=mean)
 
 
 def _effect(

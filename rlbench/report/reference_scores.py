@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlbench.errors import RefusedFile, UnknownName
+from rlbench.report.estimate import TOLERANCE
 from rlbench.report.reference_files import Curve, OutsideScore, read_references, selected_files, selected_name
 from rlbench.report.reference_table import (
     OPTIMUM,
@@ -236,6 +237,11 @@ def comparable(key: CellKey, reference: ReferenceScore | None = None) -> bool:
     """True if the environment does not differ in a way that changes scores, and the reference gives evaluations."""
     evaluates = reference is None or reference.kind == "evaluation"
     return evaluates and all(row["comparable"] != "no" for row in sourced("notes.csv") if _named(row, key))
+
+
+def is_longer(reference: ReferenceScore, steps: int) -> bool:
+    """True if the reference's score is of more steps than a run that takes ``steps``."""
+    return reference.limit is not None and reference.limit > TOLERANCE * steps
 
 
 def is_of_training(key: CellKey, reference: ReferenceScore) -> bool:

@@ -21,12 +21,12 @@ from rlbench.records import imported
 from rlbench.records.files import folders, record_stamps
 from rlbench.records.imported import ImportedCurve
 from rlbench.records.locks import is_locked
-from rlbench.records.looks import Looks, read_looks
+from rlbench.records.looks import Looks
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import best, one_an_epoch, within
 from rlbench.report.reference_scores import is_of_training, primary_references
 from rlbench.report.reference_table import CellKey, reference_spec, row_of
-from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, maximum, read_run, separate
+from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -60,6 +60,7 @@ class Runs:
     later_seeds: int = 0  # finished runs of seeds that the next look will count
     all_seeds: Runs | None = None  # with those beyond the last look, which can only lower its verdict
     ended_look: Runs | None = None  # by a look whose seeds have ended but that looks.json does not count
+    folders: set[Path] = field(default_factory=set)  # of its ended runs and their copies, each with the seeds of a cell
     looks: Looks | None = None  # taken by ``run --until-decided``
     lost_seeds: tuple[int, ...] = ()  # of the last look, without an ended run
     budget: int = 0  # documented steps of a run
@@ -105,51 +106,26 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         others = [run for run in (*group.complete, *group.short) if run.status != "failed"]
         group.failed += filter(None, (failed_in_full(run, others) for run in group.short))
         group.short = [run for run in group.short if run.status != "failed"]
+        group.folders = {run.folder.parent for run in (*group.complete, *group.failed)}
         for part in (group.complete, group.failed):
             _deduplicate(part, lambda r: (r.seed, r.data_file, r.digest, str(r.environment.get("env"))))
-        for part in (group.short, group.other_protocol, group.variants):
+        _deduplicate(group.short, lambda r: (r.id, r.seed, r.data_file, r.digest))
+        for part in (group.other_protocol, group.variants):
             group.duplicates += _deduplicate(part, lambda r: (r.id, r.seed, r.data_file))
         every_short = tuple({run.seed: run for run in group.short}.values())
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
+        group.duplicates += [run for run in group.short if run.seed in ended_seeds]
         group.short, group.unfinished = (
             [r for r in runs if r.seed not in ended_seeds] for runs in (group.short, every_short)
         )
     return cells
 
 
-def select_last_look(group: Runs) -> Runs:
-    """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
-
-    A look with a seed that has no ended run contradicts the records, and holds no seed back.
-
-    Raises:
-        RefusedFile: the record of its looks is damaged.
-    """
-    looks = next((looks for run in group.scored if (looks := read_looks(run.folder.parent)) is not None), None)
-    if looks is None:
-        return group
-    ended = {run.seed for run in (*group.scored, *group.other_data, *group.versions, *group.copies)}
-    if lost := tuple(seed for seed in range(looks.current.seeds if looks.count else 0) if seed not in ended):
-        return replace(group, lost_seeds=lost)
-    count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)
-    later = _select_look(group, replace(looks, count=count)) if count > looks.count else None
-    return replace(_select_look(group, looks), ended_look=later)
-
-
-def _select_look(group: Runs, looks: Looks) -> Runs:
-    complete, failed, short = (
-        [run for run in part if run.seed < looks.current.seeds] for part in (group.complete, group.failed, group.short)
-    )
-    later = len(group.scored) - len(complete) - len(failed)
-    look = replace(group, complete=complete, failed=failed, short=short, looks=looks, later_seeds=later)
-    return replace(look, all_seeds=group) if later else look
-
-
 def _deduplicate(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> list[Run]:
-    """Keep a run of each identity: a failed, an ended, the longest, the lowest; return others that are no copies."""
+    """Keep a run of each identity, as ``keep_one`` does, by seed and folder; return others that are no copies."""
     part.sort(key=lambda r: (r.seed, str(r.folder)))
-    others = keep_one(part, identity, lambda r: (r.status == "failed", r.status == "done", r.env_steps, -maximum(r)))
+    others = keep_one(part, identity)
     digests = {identity(run): run.digest for run in part}
     return [run for run in others if run.digest != digests[identity(run)]]
 
@@ -300,9 +276,12 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
             end = spaced[-1].env_steps if spaced else 0
             cells.short.append(replace(run, budget=end, env_steps=end))
     separate(cells)
-    ended_seeds = {run.seed for run in cells.complete}
-    cells.short = [run for run in cells.short if run.seed not in ended_seeds]
-    cells.unfinished = [*cells.short, *cells.other_protocol] if cells.complete else cells.short
+    whole = {run.seed: run for run in cells.complete}
+    again = [run for run in cells.short if run.seed in whole]
+    cells.duplicates += again
+    cells.short = [run for run in cells.short if run.seed not in whole]
+    others = [run for run in again if not set(run.evaluations) <= set(whole[run.seed].evaluations)]
+    cells.unfinished = [*others, *cells.short, *(cells.other_protocol if whole else ())]
     return cells
 
 

@@ -305,25 +305,24 @@ def _of_one(kind: Callable[[Run], str | None], parts: Sequence[list[Run]], other
 
 
 def _of_one_seed(group: Runs) -> None:
-    """Keep one record of a seed, the longest, of equals the lowest: none lifts a score."""
-    failed = {run.seed for run in group.failed}
-    group.duplicates += [run for run in group.complete if run.seed in failed]
-    group.complete[:] = [run for run in group.complete if run.seed not in failed]
-    for part in (group.complete, group.failed, group.short):
-        group.duplicates += keep_one(part, attrgetter("seed"), lambda run: (run.env_steps, -maximum(run)))
-
-
-def keep_one(part: list[Run], identity: Callable[[Run], object], rank: Callable[[Run], tuple[float, ...]]) -> list[Run]:
-    """Keep the highest in rank of each identity, with the lowest evaluation of all at each step; return the others."""
-    highest, lowest = dict[object, Run](), dict[object, Evaluation]()
-    for run in sorted(part, key=rank, reverse=True):
-        highest.setdefault(identity(run), run)
+    """Keep one record of a seed, and at each step the lowest evaluation of its unfinished ones: none lifts a score."""
+    ended, short, lowest = [*group.complete, *group.failed], group.short, dict[tuple[int, int], Evaluation]()
+    for run in short:
         for e in run.evaluations:
-            place = identity(run), e.env_steps
-            lowest[place] = min(lowest.get(place, e), e, key=attrgetter("mean"))
-    others = [run for run in part if highest[identity(run)] is not run]
-    part[:] = [run for run in part if highest[identity(run)] is run]
-    part[:] = [replace(r, evaluations=tuple(lowest[identity(r), e.env_steps] for e in r.evaluations)) for r in part]
+            lowest[run.seed, e.env_steps] = min(lowest.get((run.seed, e.env_steps), e), e, key=attrgetter("mean"))
+    group.duplicates += [*keep_one(ended, attrgetter("seed")), *keep_one(short, attrgetter("seed"))]
+    group.complete[:] = [run for run in ended if run.status != "failed"]
+    group.failed[:] = [run for run in ended if run.status == "failed"]
+    short[:] = [replace(r, evaluations=tuple(lowest[r.seed, e.env_steps] for e in r.evaluations)) for r in short]
+
+
+def keep_one(part: list[Run], identity: Callable[[Run], object]) -> list[Run]:
+    """Keep a record of each identity: a failed one, else the longest, of equals the lowest; return the others."""
+    worst: dict[object, Run] = {}
+    for run in sorted(part, key=lambda run: (run.status != "failed", -run.env_steps, maximum(run))):
+        worst.setdefault(identity(run), run)
+    others = [run for run in part if worst[identity(run)] is not run]
+    part[:] = [run for run in part if worst[identity(run)] is run]
     return others
 
 

@@ -6,7 +6,7 @@ A checkout has the records in ``results/``; an installed wheel has their scores 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -48,8 +48,21 @@ class Sources(NamedTuple):
         for key, records in gather(self.rlbench).items() if self.rlbench is not None else ():
             own = cells.get(key, Runs())
             if not (own.scored or own.short or own.other_protocol):
-                cells[key] = replace(records, variants=[*own.variants, *records.variants])
+                ids = {run.id for run in own.variants}
+                others = [run for run in records.variants if run.id not in ids]
+                cells[key] = replace(records, variants=[*own.variants, *others])
         return cells
+
+    def names(self, pairs: Iterable[tuple[Runs, Runs]]) -> list[str]:
+        """The source of both sides of each pair, as ``own runs against records of rlbench``; empty if all agree."""
+        sides = [tuple(self._name(runs) for runs in pair) for pair in pairs]
+        several = len({name for pair in sides for name in pair}) > 1
+        return [" against ".join(dict.fromkeys(pair)) if several else "" for pair in sides]
+
+    def _name(self, runs: Runs) -> str:
+        if any(run.origin for run in runs.all):
+            return "imported curves"
+        return "records of rlbench" if all(self.rlbench in run.folder.parents for run in runs.all) else "own runs"
 
     def with_imported(self) -> dict[CellKey, Runs]:
         """The runs of each cell, or else its imported curves."""

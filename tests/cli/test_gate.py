@@ -157,6 +157,24 @@ def test_runs_of_the_baseline_s_own_settings_are_compared_whole(record_run: Reco
     assert (len(run.evaluations), run.budget) == (31, 120_000)
 
 
+def test_unfinished_documented_runs_beside_a_variant_pass_no_strict_gate(record_run: RecordRun, saved: Path) -> None:
+    for seed in range(5):
+        toy(record_run, 0.9, seed, sets=["algo.lr=0.002"])
+        toy(record_run, 0.9, seed, status="interrupted", sets=["budget.steps=10000"])
+    gate = ["check", "toy", "--baseline", str(saved)]
+    assert "5 runs incomplete" in stdout_of([*gate, "--strict"], 4)
+
+
+def test_a_baseline_of_two_records_of_a_seed_is_refused(record_run: RecordRun) -> None:
+    folder = toy(record_run, 0.9, 0)
+    other = Path("results", "other", folder.relative_to(Path("results").resolve()))
+    other.parent.mkdir(parents=True)
+    folder.rename(other)
+    toy(record_run, 0.8, 0)
+    error = stderr_of("baseline save base.json")
+    assert "toy/dqn/Catch: seed 0 has two records" in error and "`rlbench verify --replay`" in error
+
+
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
     for seed in range(9):
         later = {"env": {"env": "test/later"}} if seed > 5 else {}

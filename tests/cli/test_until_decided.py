@@ -1,6 +1,7 @@
 """``run --until-decided``: seeds in looks, tested at the boundary of the last look, despite interruptions."""
 
 import json
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from rlbench.config.run import Spec
 from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, Looks, read_looks, record_looks
 from rlbench.records.store import folder_of, read_record
 from rlbench.report.cells import Cell, every_cell
+from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import DATA
 from rlbench.report.verdict import welch_test
@@ -98,6 +100,24 @@ def test_verdict_uses_the_last_look_instead_of_the_fixed_test(record_run: Record
     assert first.shortfall_percent > before.shortfall_percent
 
 
+def test_an_earlier_copy_of_the_looks_does_not_count(record_run: Record, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    folder = looked(ended(record_run, SCORES), 0)
+    shutil.copytree(folder, results / "aaa" / folder.relative_to(results))
+    assert str(cell(looked(folder, 2).parents[3]).verdict) == "REPRODUCED"
+
+
+def test_later_seeds_lower_the_verdict_at_equal_steps_and_the_pooled_one(record_run: Record, tmp_path: Path) -> None:
+    for task, score in (("HalfCheetah-v4", 12_200.0), ("Hopper-v4", 3_600.0), ("Walker2d-v4", 5_100.0)):
+        for seed in range(10):
+            level = score + 9 * seed if seed < 3 else 0.3 * score + seed
+            folder = record_run([level] * 201, suite="mujoco", algo="sac", task=task, seed=seed)
+        looked(folder.parent, 1)
+    cells = [cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured is not None]
+    assert [cell.at.word for cell in cells if cell.at is not None] == ["OPEN"] * 3
+    assert [row.word for row in pooled_rows(cells)] == ["BELOW"] * 2
+
+
 def test_tables_show_the_looks_in_json_and_csv(record_run: Record) -> None:
     looked(ended(record_run, SCORES), 1)
     table = ["table", "mujoco", "--algo", "ppo", "--task", KEY[2]]
@@ -176,6 +196,10 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
         (("mujoco", "ddpg", "Humanoid-v4"), "can never be REPRODUCED, since its margin reaches the random policy"),
         (("mujoco", "ppo", "Swimmer-v4"), "can never be REPRODUCED, since its margin reaches the random policy"),
         (("goals", "ddpg+her", "FetchReach*"), "has no reference score to decide about"),
+        (
+            ("RLBENCH_REFERENCE=Spinning Up (VPG PyTorch)", "mujoco", "reinforce", "Hopper-v4"),
+            "takes 1,000,000 steps, its reference 3,000,000, so they are not compared",
+        ),
     ],
 )
 def test_invalid_sequential_design_is_refused_before_training(

@@ -143,8 +143,9 @@ class Killed(BaseException):
     """As by SIGKILL."""
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
 def test_process_killed_while_it_replaces_epochs_keeps_no_policy_of_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One machine's best evaluation follows the checkpoint from which another machine, with other scores, resumes."""
     keep, append = _Recorder.keep, Store.append
@@ -172,6 +173,8 @@ def test_process_killed_while_it_replaces_epochs_keeps_no_policy_of_theirs(
     with pytest.raises(Killed):
         carry(CATCH.spec(), tmp_path)
     assert manifest.read_manifest(folder / "checkpoint" / "best").values["epoch"] >= count
+    if is_damaged:
+        (folder / "checkpoint" / "best" / "tensors-000.safetensors").unlink()
     with_scores(-1.0)
     monkeypatch.setattr(Store, "append", append_and_die)
     with pytest.raises(Killed):

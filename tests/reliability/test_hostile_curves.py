@@ -29,7 +29,7 @@ from rlbench.report import pages, parity, reference_files, sources, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import Patch, RecordRun
 from tests.zips import zip_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -293,7 +293,7 @@ def test_imported_curves_beside_runs_are_not_left_out_silently(record_run: Recor
             imported.write_curves([replace(CURVE, task=task, seed=seed, returns=(0.0, score + seed))], Path("results"))
     record_run([0.0, 1.0], suite="mujoco", algo="sac", task="Hopper-v4", sets=["algo.actor_lr=0.01"])
     out = stdout_of("check mujoco --imported --strict --results results", 4)
-    assert "mujoco/sac/Hopper-v4 score  10 imported curves left out (beside runs of rlbench)" in out
+    assert "mujoco/sac/Hopper-v4 score  10 imported curves left out: rlbench has runs beside them" in out
 
 
 def test_a_gate_of_imported_curves_that_leaves_all_out_names_the_reason(record_run: RecordRun, tmp_path: Path) -> None:
@@ -301,9 +301,9 @@ def test_a_gate_of_imported_curves_that_leaves_all_out_names_the_reason(record_r
     imported.write_curves([CURVE], Path("results"))
     record_run([0.0, 1.0], suite=CURVE.suite, algo=CURVE.algorithm, task=CURVE.task)
     late = stderr_of(f"check mujoco --imported --results {tmp_path / 'late'}", 2)
-    assert "1 imported curve left out (no evaluation within 1,000,000 steps)" in late
+    assert "1 imported curve left out: no evaluation within 1,000,000 steps" in late
     beside = stderr_of("check mujoco --imported --results results", 2)
-    assert "1 imported curve left out (beside runs of rlbench)" in beside
+    assert "1 imported curve left out: rlbench has runs beside them" in beside
 
 
 def falling(length: int, seed: int, algorithm: str) -> ImportedCurve:
@@ -359,6 +359,31 @@ def test_a_seed_with_a_whole_and_a_shorter_curve_counts_once_at_equal_steps(tmp_
             imported.write_curves([falling(length, seed, "sac")], place)
         (finding,) = json_of(gate)["findings"]
         assert (finding["word"], "over 2;" in finding["reason"]) == ("OPEN", True)
+
+
+def test_imported_curves_of_more_steps_are_not_compared_with_runs(
+    record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    fields = REFERENCE + "n = 5\nsteps = 3_000_000\n"
+    (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 3000.0, std = 30.0}]')
+    monkeypatch.setenv("RLBENCH_REFERENCES", str(tmp_path / "ours.toml"))
+    monkeypatch.setenv("RLBENCH_REFERENCE", "x")
+    imported.write_curves([replace(CURVE, steps=(1_000_000, 3_000_000))], tmp_path / "theirs")
+    record_run([0.0, *[1.0] * 200], suite="mujoco", algo="sac", task="Hopper-v4")
+    error = stderr_of(f"compare {tmp_path / 'theirs'} results")
+    assert "they differ in budget: 3,000,000 and 1,000,000 steps; compare them with --at" in error
+
+
+def test_other_shorter_curves_of_a_seed_are_not_left_out_silently(tmp_path: Path) -> None:
+    gate = f"check mujoco --imported --strict --results {tmp_path}"
+    for seed in range(5):
+        good = replace(CURVE, seed=seed, steps=(500_000, 1_000_000), returns=(3_000.0, 3_540.0 + seed))
+        imported.write_curves([good], tmp_path)
+        early = replace(good, steps=(500_000,), returns=(3_000.0,))
+        imported.write_curves([early], tmp_path / "early")
+    assert "1 REPRODUCED" in stdout_of(gate)
+    imported.write_curves([replace(early, returns=(300.0,))], tmp_path / "bad")
+    assert "6 records of a seed that has a worse or longer one" in stdout_of(gate, 4)
 
 
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:

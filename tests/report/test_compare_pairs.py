@@ -94,7 +94,7 @@ def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual
 
 STEPS = (
     "results has runs of lr=0.5 with other steps, protocols or data files; "
-    "compare them with --at, or keep one in a results folder of its own"
+    "keep those to compare in a results folder of their own"
 )
 TWO = "results has 2 settings of it, lr=0.25, lr=0.5; name one, as in 'results@lr=0.25'"
 

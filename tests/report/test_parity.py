@@ -90,6 +90,16 @@ def test_a_failed_seed_counts_at_the_random_policys_score(rows: Rows, record_run
     assert scale is not None and row.ours == (20.0, 20.1, 20.2, scale.random) and row.word == "OPEN"
 
 
+def test_a_whole_and_a_shorter_curve_of_a_seed_count_once(rows: Rows, tmp_path: Path) -> None:
+    rows([20.0, 20.1, 20.2], [20.0, 20.1])
+    (tmp_path / "results").rename(tmp_path / "whole")
+    rows([20.0, 20.1, 20.2], [20.0, 20.1], ends=[60_000, 60_000])
+    (tmp_path / "whole").rename(tmp_path / "results" / "whole")
+    (row,) = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
+    assert (row.step, row.peer, row.word) == (90_000, (20.0, 20.1), "OPEN")
+    assert row.left_out == ("curves of a seed that has a longer one",)
+
+
 def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> None:
     (row,) = rows([20.0, 21.0, 22.0], [20.0, 21.0, 22.0], ends=[90_000, 60_000, 90_000])
     assert row.step == 60_000

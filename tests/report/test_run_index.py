@@ -118,6 +118,24 @@ def test_an_earlier_copy_of_a_run_hides_no_later_evaluation(
     assert [evaluation.mean for evaluation in run.evaluations] == [1.0, 2.0, 3.0, 0.5]
 
 
+@pytest.mark.parametrize("sets", [[], ["algo.lr=0.1"], ["task.sticky=0.25"]])
+def test_of_two_records_of_a_seed_one_counts_whole(record_run: RecordRun, results: Path, sets: list[str]) -> None:
+    """The minimum of both at each step would lie below either."""
+    folder = record_run([1.0, 5.0, 2.0, 6.0], sets=sets)
+    shutil.move(folder, results / "aaa" / folder.relative_to(results))
+    record_run([1.0, 2.0, 7.0, 3.0], sets=sets)
+    group = only(results)
+    (run,) = group.all
+    assert [evaluation.mean for evaluation in run.evaluations] == [1.0, 5.0, 2.0, 6.0]
+    assert len(group.duplicates) == 1
+
+
+def test_a_short_record_of_an_ended_seed_is_noted(record_run: RecordRun, results: Path) -> None:
+    record_run([1.0])
+    record_run([1.0], sets=["budget.steps=300000"])
+    assert "1 record of a seed that has a worse or longer one" in "; ".join(runs.remarks(only(results)))
+
+
 def test_a_failed_record_of_a_variant_counts_before_a_finished_one(record_run: RecordRun, results: Path) -> None:
     folder = record_run([1.0, 2.0], sets=["algo.lr=0.1"], status="failed")
     shutil.move(folder, results / "zzz" / folder.relative_to(results))

@@ -96,7 +96,7 @@ def test_a_comparison_of_own_runs_with_records_of_rlbench_names_both(
     own(record_run, 0.0, 0.5)
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH | {"algo": "c51"})
-    assert "toy/dqn/Catch: own runs against records of rlbench." in stdout_of(words)
+    assert "toy/Catch: own runs against records of rlbench." in stdout_of(words)
     assert json_of([*words, "--json"])["tasks"][0]["sources"] == "own runs against records of rlbench"
     shutil.rmtree(RUNS)
     assert "sources" not in json_of([*words, "--json"])["tasks"][0]
@@ -108,6 +108,9 @@ def test_an_own_variant_is_compared_beside_the_records_of_rlbench(
     own(record_run, 0.0, 0.5, sets=["algo.lr=0.01"])
     record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     assert "toy/Catch" in stdout_of("compare dqn@lr=0.01 dqn --suite toy")
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH | {"sets": ["algo.lr=0.01"]})  # those of rlbench are no seeds of the own
+    (task,) = json_of("compare dqn@lr=0.01 dqn --suite toy --json")["tasks"]
+    assert (task["left"], task["right"]) == ([0.5], [1.0] * 3)
     assert "1 run of other settings: left out" in stderr_of("export csv toy --output curves.csv", 0)
 
 
