@@ -93,14 +93,8 @@ def check(
         raise UsageError(f"{results}: no such folder{suggest_path(results)}; name a folder of records with --results")
     findings = [finding for name in suites for finding in compare(name, alpha=alpha)]
     if not findings or (of_imported and {finding.word for finding in findings} == {"NOT COMPARABLE"}):
-        what, remedy = f"cell of {suite} to compare", "name another suite, or leave --at out"
-        if of_imported:
-            what = "imported curve that can be compared with a published score"
-            what += "".join(f"; {finding.name}: {finding.reason}" for finding in findings)
-            remedy = (
-                "import evaluations of another cell, or into a folder of their own: rlbench import FILE --results DIR"
-            )
-        raise UsageError(f"{baseline or results or suite}: holds no {what}; {remedy}")
+        reasons = "".join(f"; {finding.name}: {finding.reason}" for finding in findings)
+        raise UsageError(f"{baseline or results or suite}: {_nothing(suite, reasons, of_imported=of_imported)}")
     title = f"rlbench check {suite}" + (f" against {printable(str(baseline), 200)}" if baseline else "")
     if junit is not None:
         write_file(junit, checks.to_junit(findings, title), "--junit")
@@ -114,3 +108,11 @@ def check(
         if finding.word in checks.WORSE | {"FAILED"}:
             print_error(f"{finding.name}: {finding.word}: {finding.reason}")
     raise typer.Exit(code)
+
+
+def _nothing(suite: str, reasons: str, *, of_imported: bool) -> str:
+    """Say that nothing can be compared, with the remedy."""
+    if not of_imported:
+        return f"holds no cell of {suite} to compare; name another suite, or leave --at out"
+    remedy = "import evaluations of another cell, or into a new folder: rlbench import FILE --results DIR"
+    return f"holds no imported curve that can be compared with a published score{reasons}; {remedy}"

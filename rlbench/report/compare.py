@@ -86,7 +86,10 @@ def match_cells(
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
                 ("in other versions of the environment", others.versions),
                 ("with the numbers of another seed", others.copies),
-                ("short of the budget", [] if at else others.short),
+                (
+                    "short of the budget",
+                    [] if at else [*others.short, *(side[key].short if others is not side[key] else ())],
+                ),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out

@@ -163,6 +163,7 @@ def test_unfinished_documented_runs_beside_a_variant_pass_no_strict_gate(record_
         toy(record_run, 0.9, seed, status="interrupted", sets=["budget.steps=10000"])
     gate = ["check", "toy", "--baseline", str(saved)]
     assert "5 runs incomplete" in stdout_of([*gate, "--strict"], 4)
+    assert "toy/dqn/Catch: 5 of results short of the budget" in json_of("compare before results --json")["left_out"]
 
 
 def test_a_baseline_of_two_records_of_a_seed_is_refused(record_run: RecordRun) -> None:
