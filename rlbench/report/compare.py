@@ -41,7 +41,6 @@ COMPARED_PARTS: Final = ("task", "protocol", "budget")
 ENDED: Final = frozenset({"done", "failed"})
 INTERVAL_SEEDS: Final = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
 
-
 RunsOfSides: TypeAlias = tuple[Mapping[CellKey, Runs], Mapping[CellKey, Runs]]
 
 
@@ -81,15 +80,13 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
+            short = [] if at else [*others.short, *(side[key].short if others is not side[key] else ())]
             for where, runs in (
                 ("with a worse or longer record of the same seed", side[key].duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
                 ("in other versions of the environment", others.versions),
                 ("with the numbers of another seed", others.copies),
-                (
-                    "short of the budget",
-                    [] if at else [*others.short, *(side[key].short if others is not side[key] else ())],
-                ),
+                ("short of the budget", short),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out

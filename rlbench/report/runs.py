@@ -319,7 +319,7 @@ def _of_one_seed(group: Runs) -> None:
 def keep_one(part: list[Run], identity: Callable[[Run], object]) -> list[Run]:
     """Keep a record of each identity: a failed one, else the longest, of equals the lowest; return the others."""
     worst: dict[object, Run] = {}
-    for run in sorted(part, key=lambda run: (run.status != "failed", -run.env_steps, maximum(run))):
+    for run in sorted(part, key=lambda r: (r.status != "failed", -min(r.env_steps, r.budget), maximum(r))):
         worst.setdefault(identity(run), run)
     others = [run for run in part if worst[identity(run)] is not run]
     part[:] = [run for run in part if worst[identity(run)] is run]

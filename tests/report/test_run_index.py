@@ -1,6 +1,7 @@
 """The sorting of a results folder's runs by whether they count."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,13 @@ def test_of_two_records_of_a_seed_one_counts_whole(record_run: RecordRun, result
     (run,) = group.all
     assert [evaluation.mean for evaluation in run.evaluations] == [1.0, 5.0, 2.0, 6.0]
     assert len(group.duplicates) == 1
+
+
+def test_a_few_steps_beyond_the_budget_choose_no_record(record_run: RecordRun) -> None:
+    """An on-policy run ends with its episodes, of two machines at other steps."""
+    low, high = (runs.read_run(record_run([1.0, best], seed=seed)) for seed, best in enumerate((2.0, 9.0)))
+    part = [replace(low, env_steps=low.budget + 1), replace(high, seed=0, env_steps=high.budget + 9)]
+    assert [run.env_steps - run.budget for run in runs.keep_one(part, lambda run: run.seed)] == [9]
 
 
 def test_a_short_record_of_an_ended_seed_is_noted(record_run: RecordRun, results: Path) -> None:
