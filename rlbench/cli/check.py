@@ -114,5 +114,5 @@ def _nothing(suite: str, reasons: str, *, of_imported: bool) -> str:
     """Say that nothing can be compared, with the remedy."""
     if not of_imported:
         return f"holds no cell of {suite} to compare; name another suite, or leave --at out"
-    remedy = "import evaluations of another cell, or into a new folder: rlbench import FILE --results DIR"
+    remedy = "import evaluations into a new folder: rlbench import FILE --as SUITE/ALGO --results DIR"
     return f"holds no imported curve that can be compared with a published score{reasons}; {remedy}"

@@ -197,7 +197,7 @@ def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
     if is_longer(reference, spec.budget.steps):
         raise UsageError(
             f"--until-decided: {spec.name} takes {spec.budget.steps:,} steps, its reference {reference.limit:,}, so "
-            "they are not compared; choose another with --reference, or name its --seeds"
+            "they are not compared; choose another with RLBENCH_REFERENCE, or name its --seeds"
         )
     n, std, tolerance = reference.n or 1, reference.std, margin(key, reference)
     if reference.source != OPTIMUM and n < 2:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 import psutil
 
@@ -44,16 +45,20 @@ def environment(**more: object) -> dict[str, object]:
     }
 
 
+OUTWARD: Final = re.compile(r"(^|[^\w.])\.\.(/|$)")
+"""The part ``..`` of a path, which may be in quotes."""
+
+
 def _public(word: str) -> str:
     """Make an argument public: a path becomes relative to the current folder, or ``PATH`` with all that follows."""
     parts = re.split(r"([=,:])", word)
     for place, part in enumerate(parts):
-        if part.startswith(("/", "~")) or re.search(r"\.\.(/|$)", part):
+        if part.startswith(("/", "~")) or OUTWARD.search(part):
             try:
                 parts[place] = "PATH" if part.startswith("~") else os.path.relpath(part)
             except OSError:  # the current folder was removed
                 parts[place] = "PATH"
-            if parts[place] == "PATH" or re.search(r"\.\.(/|$)", parts[place]):
+            if parts[place] == "PATH" or OUTWARD.search(parts[place]):
                 return "".join([*parts[:place], "PATH"])
     return "".join(parts)
 

@@ -114,14 +114,14 @@ def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     """The baseline of a results folder.
 
     Raises:
-        UsageError: a seed has two finished records, of which either would be another baseline.
+        UsageError: a seed has two finished records with other numbers.
     """
     for key, runs in sorted(runs_by_cell.items()):
         for other in runs.duplicates:
             for run in runs.complete:
                 if (run.id, run.seed, "done") == (other.id, other.seed, other.status):
                     problem = f"{cell_name(key)}: seed {run.seed} has two records, {run.folder} and {other.folder}"
-                    raise UsageError(f"{problem}; keep the one that `rlbench verify --replay` repeats")
+                    raise UsageError(f"{problem}; keep one of each seed, as that of one machine")
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),

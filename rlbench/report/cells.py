@@ -131,7 +131,9 @@ def every_cell(
         at_steps = decide_at_equal_steps([cell.at for cell in cells], alpha)
         for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
             returns = dataset_returns(cell.key, group.all, returns_by_file)
-            row = replace(cell, verdict=_verdict(verdict, group), at=at, dataset_returns=returns)
+            is_good = at is not None and at.word in {"ON TRACK", "AHEAD"}
+            at_step = replace(at, word="OPEN") if at is not None and is_good and group.second else at
+            row = replace(cell, verdict=_verdict(verdict, group), at=at_step, dataset_returns=returns)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
 
@@ -169,7 +171,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     """The verdict; INCONCLUSIVE at best while a seed is unfinished, or lost after a look: it may be bad."""
     if verdict is not None:
         good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        return Verdict("INCONCLUSIVE") if good and (runs.unfinished or runs.lost_seeds) else verdict
+        return Verdict("INCONCLUSIVE") if good and (runs.unfinished or runs.lost_seeds or runs.second) else verdict
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:
@@ -222,7 +224,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         at=at,
         all_scores=whole.scores if whole is not None else (),
         looks=runs.looks,
-        unfinished=len(runs.unfinished) + len(runs.lost_seeds),
+        unfinished=len(runs.unfinished) + len(runs.lost_seeds) + len(runs.second),
     )
 
 

@@ -14,7 +14,7 @@ from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_pooled, rule_scores, rule_speed
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
-from rlbench.report.estimate import mean, within
+from rlbench.report.estimate import is_whole, mean, within
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.run_index import LATE, Runs, differences, gather
@@ -263,6 +263,8 @@ def _score_findings(
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids = everything[entry.key], {run.id for run in runs}
         short = sum(run.id in ids and run.status == "interrupted" for run in group.variants) + len(group.unfinished)
+        again = sum(run.id in ids and is_whole(run) for run in group.duplicates)
+        second = f"{count_text(again, 'seed')} with a second record of other numbers" if again else ""
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = ""
@@ -276,10 +278,11 @@ def _score_findings(
         word = ruling.word
         if word == "PASSED":
             other_work = settings_differ or data_differ or version_change
-            word = "TOO FEW" if few or short else "SUSPECT" if other_work else word  # the others may be bad
+            word = "TOO FEW" if few or short or again else "SUSPECT" if other_work else word  # the others may be bad
         provenance = () if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
-        parts = (ruling.reason, few, unfinished, version_change, settings_change, data_change, *provenance, change)
+        changes = version_change, settings_change, data_change
+        parts = (ruling.reason, few, unfinished, second, *changes, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 
@@ -288,7 +291,9 @@ def _absent_finding(key: CellKey, runs: Runs) -> Finding:
     if runs.other_protocol:
         return _finding(key, "score", "NOT RUN", "another protocol or environment")
     if runs.short or runs.variants:
-        return _finding(key, "score", "PARTIAL", "no run of the baseline's steps with an evaluation near their end")
+        return _finding(
+            key, "score", "PARTIAL", "no ended run of the baseline's steps with an evaluation near their end"
+        )
     return _finding(key, "score", "NOT RUN", "in the baseline only")
 
 

@@ -26,9 +26,9 @@ from rlbench.report.aggregate import (
 )
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import scores_up_to, step_of_three
-from rlbench.report.estimate import mean
+from rlbench.report.estimate import FULL, mean
 from rlbench.report.reference_table import CellKey, cell_name, task_name
-from rlbench.report.run_index import FULL, Runs, gather, setting, with_imported
+from rlbench.report.run_index import Runs, gather, setting, with_imported
 from rlbench.report.runs import separate
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
-            short = [] if at else [*others.short, *(side[key].short if others is not side[key] else ())]
+            more = [r for r in side[key].short if others is not side[key] and r.id not in {o.id for o in others.all}]
             for where, runs in (
                 ("with a worse or longer record of the same seed", side[key].duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
                 ("in other versions of the environment", others.versions),
                 ("with the numbers of another seed", others.copies),
-                ("short of the budget", short),
+                ("short of the budget", [] if at else [*others.short, *more]),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out

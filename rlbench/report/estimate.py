@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlbench.report.runs import Evaluation, Run
 
 
+FULL = 0.99  # share of the budget that a complete curve reaches: the last training episode ends before it
 TOLERANCE = 1.005  # factor on a budget, since its last evaluation may come a vector step later
 
 
@@ -101,6 +102,16 @@ def one_an_epoch(evaluations: Iterable[Evaluation], epoch: int) -> tuple[Evaluat
         if abs(evaluation.env_steps - number * epoch) <= abs(other.env_steps - number * epoch):
             nearest[number] = evaluation
     return tuple(nearest.values())
+
+
+def is_whole(run: Run) -> bool:
+    """True if a run has ended, or was killed after its last step."""
+    return run.status == "done" or run.env_steps >= FULL * run.budget
+
+
+def maximum(run: Run) -> float:
+    """The highest evaluation of a run; minus infinity without one."""
+    return max((evaluation.mean for evaluation in run.evaluations), default=float("-inf"))
 
 
 def within(evaluations: Sequence[Evaluation], limit: int | None) -> Sequence[Evaluation]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -82,7 +83,7 @@ def update_file(path: Path, content: bytes, *, append: bool = False) -> bool:
     with disk.writing(path, elsewhere=" with --output", then="run the same command again"):
         path.parent.mkdir(parents=True, exist_ok=True)
         current = None
-        if path.exists():
+        if os.path.lexists(path):  # as a link whose target is missing: /dev/stdout, if stdout is closed
             with disk.open_regular(path) as file:
                 current = file.read(len(content) + 1)
         if current == content:

@@ -242,7 +242,7 @@ def _peers(curves: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
     main = libraries.most_common(1)[0][0] if libraries else ""
     texts = [text or (_library(c) if _library(c) != main else "") for c, text in zip(curves, differences, strict=True)]
     peers = [curve for curve, text in zip(curves, texts, strict=True) if not text]
-    texts += ["a seed that has a longer one"] * bool(keep_one(peers, attrgetter("seed")))
+    texts += ["a seed that has another one"] * bool(keep_one(peers, attrgetter("seed")))
     return peers, tuple(f"curves of {text}" for text in dict.fromkeys(filter(None, texts)))
 
 

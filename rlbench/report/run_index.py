@@ -23,7 +23,7 @@ from rlbench.records.imported import ImportedCurve
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks
 from rlbench.records.store import Record, read_record
-from rlbench.report.estimate import best, one_an_epoch, within
+from rlbench.report.estimate import FULL, best, is_whole, one_an_epoch, within
 from rlbench.report.reference_scores import is_of_training, primary_references
 from rlbench.report.reference_table import CellKey, reference_spec, row_of
 from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, read_run, separate
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3  # epochs that the speed of a run is read from
-FULL = 0.99  # share of the budget that a complete curve reaches: the last training episode ends before it
 LATE = 0.9  # share of the budget after which a complete curve has a point: evaluations may be a tenth apart
 MAX_NAMED_SETTINGS = 3  # settings that a note names
 
@@ -64,6 +63,12 @@ class Runs:
     looks: Looks | None = None  # taken by ``run --until-decided``
     lost_seeds: tuple[int, ...] = ()  # of the last look, without an ended run
     budget: int = 0  # documented steps of a run
+
+    @property
+    def second(self) -> list[Run]:
+        """Whole records of a seed beside the one that counts: with other numbers, which may be worse."""
+        ids = {run.id for run in self.complete}
+        return [run for run in self.duplicates if run.id in ids and is_whole(run)]
 
     @property
     def scored(self) -> tuple[Run, ...]:
@@ -257,6 +262,7 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     limit = reference.limit if reference else None
     longest = max(curve.budget for curve in curves)
     cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))
+    ceiling = max(cells.budget, default.budget.steps if default else longest)  # steps that a run or the reference takes
     is_training = reference is not None and is_of_training(key, reference)
     kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
     first = {run.digest: run for run in reversed(curves)}
@@ -264,23 +270,23 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
         spaced = one_an_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
-        steps = min(curve.env_steps, cells.budget)
-        run = replace(curve, evaluations=spaced, env_steps=steps, budget=min(curve.budget, cells.budget))
+        run = replace(curve, evaluations=spaced, budget=min(curve.budget, ceiling))
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
         elif run.env_steps >= FULL * cells.budget and spaced and spaced[-1].env_steps >= LATE * cells.budget:
-            cells.complete.append(run)
+            cells.complete.append(replace(run, env_steps=cells.budget, budget=ceiling))
         else:  # to its last point that counts, whatever later steps it states
             end = spaced[-1].env_steps if spaced else 0
             cells.short.append(replace(run, budget=end, env_steps=end))
     separate(cells)
     whole = {run.seed: run for run in cells.complete}
     again = [run for run in cells.short if run.seed in whole]
-    cells.duplicates += again
     cells.short = [run for run in cells.short if run.seed not in whole]
-    others = [run for run in again if not set(run.evaluations) <= set(whole[run.seed].evaluations)]
+    raw = {curve.folder: set(curve.evaluations) for curve in curves}
+    others = [run for run in again if not raw[run.folder] <= raw[whole[run.seed].folder]]
+    cells.duplicates += others
     cells.unfinished = [*others, *cells.short, *(cells.other_protocol if whole else ())]
     return cells
 

@@ -19,6 +19,7 @@ from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
 from rlbench.records.epochs import read_epochs
 from rlbench.records.types import Epoch
+from rlbench.report.estimate import FULL, maximum
 from rlbench.report.reference_table import CellKey, published_scores
 
 if TYPE_CHECKING:
@@ -317,18 +318,18 @@ def _of_one_seed(group: Runs) -> None:
 
 
 def keep_one(part: list[Run], identity: Callable[[Run], object]) -> list[Run]:
-    """Keep a record of each identity: a failed one, else the longest, of equals the lowest; return the others."""
+    """Keep a record of each identity: a failed, the longest, an ended, the lowest in its maximum; return the others."""
     worst: dict[object, Run] = {}
-    for run in sorted(part, key=lambda r: (r.status != "failed", -min(r.env_steps, r.budget), maximum(r))):
+    for run in sorted(part, key=_rank):
         worst.setdefault(identity(run), run)
     others = [run for run in part if worst[identity(run)] is not run]
     part[:] = [run for run in part if worst[identity(run)] is run]
     return others
 
 
-def maximum(run: Run) -> float:
-    """The highest evaluation of a run; minus infinity without one."""
-    return max((evaluation.mean for evaluation in run.evaluations), default=float("-inf"))
+def _rank(run: Run) -> tuple[bool, float, bool, float]:
+    """The order in which records of a seed count; a run that has its whole budget is as long as any other."""
+    return run.status != "failed", -min(run.env_steps, FULL * run.budget), run.status != "done", maximum(run)
 
 
 def _of_one_curve(group: Runs) -> None:

@@ -48,9 +48,10 @@ class Sources(NamedTuple):
         for key, records in gather(self.rlbench).items() if self.rlbench is not None else ():
             own = cells.get(key, Runs())
             if not (own.scored or own.short or own.other_protocol):
-                ids = {run.id for run in own.variants}
-                others = [run for run in records.variants if run.id not in ids]
-                cells[key] = replace(records, variants=[*own.variants, *others])
+                theirs = {run.id for run in records.variants}
+                mine = [run for run in own.variants if run.status != "interrupted" or run.id not in theirs]
+                others = [run for run in records.variants if run.id not in {own_run.id for own_run in mine}]
+                cells[key] = replace(records, variants=[*mine, *others])
         return cells
 
     def names(self, pairs: Iterable[tuple[Runs, Runs]]) -> list[str]:

@@ -47,6 +47,7 @@ def test_page_cache_counts_as_free_memory(
         ("x/../a,b=../../secret/y", "a,b=PATH"),
         ("/home/alice=secret/x", "PATH"),
         ("@../alice", "PATH"),
+        ("--note=wait...", "--note=wait..."),
         ("'../alice'", "PATH"),
         ("/home/alice/runs", "PATH"),
         ("~/runs", "PATH"),

@@ -383,7 +383,26 @@ def test_other_shorter_curves_of_a_seed_are_not_left_out_silently(tmp_path: Path
         imported.write_curves([early], tmp_path / "early")
     assert "1 REPRODUCED" in stdout_of(gate)
     imported.write_curves([replace(early, returns=(300.0,))], tmp_path / "bad")
-    assert "6 records of a seed that has a worse or longer one" in stdout_of(gate, 4)
+    assert "2 records of a seed that has a worse or longer one" in stdout_of(gate, 4)
+
+
+def test_of_two_whole_curves_of_a_seed_no_few_steps_choose_the_better(tmp_path: Path) -> None:
+    for seed in range(5):
+        good = replace(CURVE, seed=seed, steps=(500_000, 1_000_000), returns=(3_000.0, 3_540.0 + seed))
+        imported.write_curves([good], tmp_path)
+        bad = replace(good, steps=(500_000, 995_000), returns=(300.0, 300.0 + seed))
+        imported.write_curves([bad], tmp_path / "bad")
+    assert "1 BELOW" in stdout_of(f"check mujoco --imported --strict --results {tmp_path}", 3)
+
+
+def test_a_curve_cut_between_documented_evaluations_is_a_part_of_the_whole_one(tmp_path: Path) -> None:
+    steps = range(0, 1_000_001, 3_000)
+    for seed in range(5):
+        returns = tuple(3_542.0 + seed + step / 1e6 for step in steps)
+        whole = replace(CURVE, seed=seed, steps=tuple(steps), returns=returns)
+        imported.write_curves([whole], tmp_path)
+        imported.write_curves([replace(whole, steps=whole.steps[:160], returns=returns[:160])], tmp_path / "early")
+    assert "1 REPRODUCED" in stdout_of(f"check mujoco --imported --strict --results {tmp_path}")
 
 
 def test_imported_curves_that_end_early_are_undecided_only_strictly(tmp_path: Path) -> None:

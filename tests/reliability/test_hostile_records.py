@@ -246,6 +246,14 @@ def test_a_file_of_a_record_with_a_second_name_is_not_appended_to(name: str, tmp
     assert precious.read_bytes() == before
 
 
+def test_a_dangling_link_is_not_replaced(tmp_path: Path) -> None:
+    """As /dev/stdout is one if stdout is closed."""
+    (tmp_path / "link").symlink_to("missing")
+    with pytest.raises(RefusedFile, match="link"):
+        exports.update_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+
+
 def test_curves_are_appended_to_no_file_with_a_second_name(tmp_path: Path) -> None:
     (tmp_path / "curves").write_bytes(b"old")
     os.link(tmp_path / "curves", tmp_path / "precious")

@@ -11,7 +11,7 @@ from rlbench import suites
 from rlbench.records import imported
 from rlbench.records.looks import DESIGN, Looks, record_looks
 from rlbench.report.cells import every_cell
-from tests.commands import killed_at, run_command, stderr_of, stdout_of
+from tests.commands import json_of, killed_at, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.forging import locked
 from tests.reliability.test_forged_records import full_run
@@ -28,13 +28,19 @@ def score_and_seeds(results: Path, suite: str, algorithm: str, task: str) -> tup
     return row["measured"]["score"], row["measured"]["n"]
 
 
-def test_a_record_with_a_lower_maximum_lifts_no_last_evaluation(record_run: RecordRun, results: Path) -> None:
-    budget = suites.spec("offline", "td3bc", "hopper-medium-v2").budget
-    between = -(-budget.steps // budget.epoch) - 1
-    for last, maximum in ((100.0, 1_500.0), (1_400.0, 1_400.0)):
-        folder = record_run([0.0, *[maximum] * between, last], **HOPPER)
-        assert score_and_seeds(results, "offline", "td3bc", "hopper-medium-v2")[0] == pytest.approx(3.695, abs=0.01)
-        folder.parent.rename(folder.parent.with_name(f"aside{last}"))
+def test_a_second_record_of_a_seed_allows_no_good_verdict(record_run: RecordRun, results: Path) -> None:
+    """Which of two whole records is the worse depends on what a verdict measures."""
+    table = f"table mujoco --algo sac --task HalfCheetah-v4 --results {results} --json"
+    words = ("REPRODUCED", "ON TRACK"), ("INCONCLUSIVE", "OPEN")
+    for level, last, expected in ((12_150.0, 12_200.0, words[0]), (13_000.0, 100.0, words[1])):
+        for seed in range(5):
+            means = [0.0, *[level + seed] * 199, last]
+            folder = record_run(means, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed)
+        (row,) = json_of(table)["cells"]
+        assert (row["verdict"], row["at"]["word"]) == expected
+        (results / f"{level}").mkdir()
+        folder.parent.rename(results / f"{level}" / folder.parent.name)
+    assert "5 records of a seed that has a worse or longer one" in row["note"]
 
 
 def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run: RecordRun, results: Path) -> None:

@@ -183,6 +183,13 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: RecordR
     )
 
 
+def test_shorter_runs_that_are_compared_are_not_left_out(record_run: RecordRun) -> None:
+    for folder in ("left", "right"):
+        record_run([0.5], suite="toy", task="Catch", sets=["budget.steps=12000"])
+        Path("results").rename(folder)
+    assert json_of("compare left right --json")["left_out"] == []
+
+
 def test_a_folder_without_ended_runs_is_named(usual: str, record_run: RecordRun) -> None:
     Path("empty").mkdir()
     assert "empty: no run has ended there" in stderr_of(["compare", usual, "empty"])

@@ -97,7 +97,7 @@ def test_a_whole_and_a_shorter_curve_of_a_seed_count_once(rows: Rows, tmp_path: 
     (tmp_path / "whole").rename(tmp_path / "results" / "whole")
     (row,) = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
     assert (row.step, row.peer, row.word) == (90_000, (20.0, 20.1), "OPEN")
-    assert row.left_out == ("curves of a seed that has a longer one",)
+    assert row.left_out == ("curves of a seed that has another one",)
 
 
 def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> None:

@@ -131,6 +131,13 @@ def test_of_two_records_of_a_seed_one_counts_whole(record_run: RecordRun, result
     assert len(group.duplicates) == 1
 
 
+def test_a_copy_from_before_its_end_does_not_hide_a_finished_variant(record_run: RecordRun, results: Path) -> None:
+    folder = record_run([1.0, 2.0], sets=["algo.lr=0.1"])
+    shutil.copytree(folder, results / "aaa" / folder.relative_to(results))
+    (results / "aaa" / folder.relative_to(results) / "outcome.json").unlink()
+    assert [run.status for run in only(results).variants] == ["done"]
+
+
 def test_a_few_steps_beyond_the_budget_choose_no_record(record_run: RecordRun) -> None:
     """An on-policy run ends with its episodes, of two machines at other steps."""
     low, high = (runs.read_run(record_run([1.0, best], seed=seed)) for seed, best in enumerate((2.0, 9.0)))
