@@ -164,7 +164,7 @@ def _at(cell: Cell) -> Sides | None:
 
 
 def _lower(scores: Sequence[float], all_scores: Sequence[float]) -> Sequence[float]:
-    """The scores of the last look's seeds, or of all where their mean is lower: later seeds lift no verdict."""
+    """The scores of the last look's seeds, or those of all seeds where their mean is lower."""
     return min(scores, all_scores or scores, key=mean)
 
 

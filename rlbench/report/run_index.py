@@ -66,7 +66,7 @@ class Runs:
 
     @property
     def second(self) -> list[Run]:
-        """Whole records of a seed beside the one that counts: with other numbers, which may be worse."""
+        """Finished records beside the one that counts for their seed; their numbers differ, and may be worse."""
         ids = {run.id for run in self.complete}
         return [run for run in self.duplicates if run.id in ids and is_whole(run)]
 

@@ -318,7 +318,7 @@ def _of_one_seed(group: Runs) -> None:
 
 
 def keep_one(part: list[Run], identity: Callable[[Run], object]) -> list[Run]:
-    """Keep a record of each identity: a failed, the longest, an ended, the lowest in its maximum; return the others."""
+    """Keep the first record of each identity in the order of ``_rank``, and return the others."""
     worst: dict[object, Run] = {}
     for run in sorted(part, key=_rank):
         worst.setdefault(identity(run), run)
@@ -328,7 +328,7 @@ def keep_one(part: list[Run], identity: Callable[[Run], object]) -> list[Run]:
 
 
 def _rank(run: Run) -> tuple[bool, float, bool, float]:
-    """The order in which records of a seed count; a run that has its whole budget is as long as any other."""
+    """Failed records first, then the longest, finished ones, and the lowest maximum; a whole run is as long as any."""
     return run.status != "failed", -min(run.env_steps, FULL * run.budget), run.status != "done", maximum(run)
 
 
