@@ -118,7 +118,7 @@ def every_cell(
 
     Holm's correction of verdicts is over a suite's whole table; ``share`` replaces the margin's own share.
     """
-    runs = {key: _select_last_look(group) for key, group in with_imported(gather(results), results).items()}
+    runs = {key: select_last_look(group) for key, group in with_imported(gather(results), results).items()}
     returns_by_file = recorded_returns(run for group in runs.values() for run in group.all)
     parity = {row.key: row for row in parity_rows(runs, suites)}
     table: list[Cell] = []
@@ -138,7 +138,7 @@ def every_cell(
     return tuple(table)
 
 
-def _select_last_look(group: Runs) -> Runs:
+def select_last_look(group: Runs) -> Runs:
     """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
 
     A look with a seed that has no ended run contradicts the records, and holds no seed back.

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 from rlbench.config.names import count_text, printable
 from rlbench.errors import BelowReference, Inconclusive, RunFailed, UsageError
 from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_pooled, rule_scores, rule_speed
+from rlbench.report.cells import Cell, select_last_look
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import is_whole, mean, within
@@ -22,7 +23,6 @@ from rlbench.report.runs import Run, remarks, separate
 from rlbench.report.tables import markdown_row, score_text
 
 if TYPE_CHECKING:
-    from rlbench.report.cells import Cell
     from rlbench.report.sources import Sources
 
 Aspect = Literal["score", "at", "speed", "run", "pooled"]
@@ -69,17 +69,18 @@ def against_references(
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"
     runs_by_cell = sources.with_imported() if of_imported else sources.runs()
+    looked = {key: select_last_look(runs) for key, runs in runs_by_cell.items()}
     rows = [row for row in pooled_rows(cells) if pool and row.kind == kind]
     findings = []
     for row in rows:
-        notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(runs_by_cell.get(key, Runs()))]
+        notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(looked.get(key, Runs()))]
         key = CellKey(suite, row.algorithm, "", "")
         findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
     pooled_keys = {key for row in rows for key in row.keys}
     whole = of_imported or not at  # else cells without a reference are left out
     alone = (cell for cell in cells if cell.key not in pooled_keys and (whole or cell.documented is not None))
     findings += [
-        _at_finding(cell, runs_by_cell.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone
+        _at_finding(cell, looked.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone
     ]
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):

@@ -34,7 +34,6 @@ from rlbench.report.runs import separate
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
 
-
 COMPARED_PARTS: Final = ("task", "protocol", "budget")
 """The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
 
@@ -196,6 +195,7 @@ class Task:
     is_imported: tuple[bool, bool]  # the sides with curves that other programs measured
     versions: str = ""  # of the environment, where those of the two sides differ
     sources: str = ""  # of the runs, where a comparison has own ones, rlbench's or imported curves together
+    settings: str = ""  # of the sides, where one is not the documented one
     step: int | None = None  # of the comparison, where it is one at equal steps
 
 
@@ -237,10 +237,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
     algorithms = not folders and first.partition("@")[0] != second.partition("@")[0]
     pairs, left_out = match_cells(*sides, names, at=at, algorithms=algorithms)
     sources = [""] * len(pairs) if folders else evidence.names((a.runs, b.runs) for _, a, b in pairs)
-    every = [
-        _task(key, a.runs, b.runs, text, at=at, cut=a.default or b.default)
-        for (key, a, b), text in zip(pairs, sources, strict=True)
-    ]
+    every = [_task(*pair, text, at=at) for pair, text in zip(pairs, sources, strict=True)]
     tasks = tuple(task for task in every if task is not None)
     for task, (_, *pair) in zip(every, pairs, strict=True):
         left_out += [] if task is None or task.step is None else _seeds_below(task.step, task, names, pair)
@@ -285,8 +282,9 @@ def _of_suite(cells: Mapping[CellKey, Runs], suite: str | None) -> dict[CellKey,
     return {key: runs for key, runs in cells.items() if suite in {None, key.suite}}
 
 
-def _task(key: CellKey, first: Runs, second: Runs, sources: str, *, at: bool, cut: bool) -> Task | None:
+def _task(key: CellKey, one: SettingRuns, other: SettingRuns, sources: str, *, at: bool) -> Task | None:
     """A task, ``at`` the largest step that both sides have reached; None where one has no evaluated seed."""
+    first, second, cut = one.runs, other.runs, one.default or other.default
     if at and not (first.evaluated and second.evaluated):
         return None
     step = min(step_of_three(runs.evaluated) for runs in (first, second)) if at else None
@@ -300,7 +298,9 @@ def _task(key: CellKey, first: Runs, second: Runs, sources: str, *, at: bool, cu
     better = probability_of_improvement([b], [a])
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
     versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
-    texts = {"versions": versions, "sources": sources}
+    names = dict.fromkeys(setting(side.runs.all[0]) for side in (one, other))
+    settings = "" if set(names) == {"published"} else " against ".join(names)
+    texts = {"versions": versions, "sources": sources, "settings": settings}
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step, **texts)
 
 
@@ -355,7 +355,7 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     if few:
         lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
     for task in comparison.tasks:
-        lines += [f"{_name(task, first)}: {text}." for text in (task.versions, task.sources) if text]
+        lines += [f"{_name(task, first)}: {text}." for text in (task.versions, task.sources, task.settings) if text]
     lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
 
@@ -382,7 +382,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
                 "right": list(task.second),
                 "imported": list(task.is_imported),
                 "improvement": task.improvement._asdict(),
-                **{name: text for name in ("versions", "sources") if (text := getattr(task, name))},
+                **{name: text for name in ("versions", "sources", "settings") if (text := getattr(task, name))},
             }
             for task in comparison.tasks
         ],

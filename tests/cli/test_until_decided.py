@@ -116,6 +116,8 @@ def test_later_seeds_lower_the_verdict_at_equal_steps_and_the_pooled_one(record_
     cells = [cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured is not None]
     assert [cell.at.word for cell in cells if cell.at is not None] == ["OPEN"] * 3
     assert [row.word for row in pooled_rows(cells)] == ["BELOW"] * 2
+    findings = json.loads(run_command(["check", "mujoco", "--at", "--results", "results", "--json"])[1])["findings"]
+    assert [f["reason"].count("7 later seeds can only lower the verdict") for f in findings if f["word"] == "OPEN"] == [1] * 3
 
 
 def test_tables_show_the_looks_in_json_and_csv(record_run: Record) -> None:
