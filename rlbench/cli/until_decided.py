@@ -87,10 +87,12 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
 
     Raises:
         UsageError: a cell has other settings than the reference, its reference is a single run or can never be
-            reproduced, its looks belong to another design, or it was tested before the first look.
+            reproduced, its looks belong to another design, it was tested before the first look, or a seed of it has two
+            records.
         RefusedFile: the record of its looks is damaged.
     """
     from rlbench.report.reference_table import cell_of
+    from rlbench.report.remarks import second_remark
     from rlbench.report.run_index import Runs, gather
 
     groups: dict[Path, list[Spec]] = {}
@@ -103,7 +105,10 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         _refuse_undecidable(key, spec, design[-1])
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
         refuse_other_design(spec.name, cell.looks, Looks(design, 0))
-        count = len(runs.get(key, Runs()).scored)
+        group_runs = runs.get(key, Runs())
+        if second := group_runs.second(group_runs.complete):
+            raise UsageError(f"--until-decided: {spec.name}: {second_remark(second)}")
+        count = len(group_runs.scored)
         if read_looks(folder) is None and count >= MIN_SEEDS:
             raise UsageError(
                 f"--until-decided: {spec.name} has {count} ended seeds, whose fixed test has spent the 5 % that looks "

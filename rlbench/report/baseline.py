@@ -25,6 +25,7 @@ from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean, mean, sample_std
 from rlbench.report.reference_table import CellKey, cell_name
+from rlbench.report.remarks import second_remark
 from rlbench.report.runs import Run
 from rlbench.report.verdict import ALPHA, holm, lower_tail
 
@@ -114,14 +115,11 @@ def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
     """The baseline of a results folder.
 
     Raises:
-        UsageError: a seed has two finished records with other numbers.
+        UsageError: a seed has a second whole record with other numbers.
     """
     for key, runs in sorted(runs_by_cell.items()):
-        for other in runs.duplicates:
-            for run in runs.complete:
-                if (run.id, run.seed, "done") == (other.id, other.seed, other.status):
-                    problem = f"{cell_name(key)}: seed {run.seed} has two records, {run.folder} and {other.folder}"
-                    raise UsageError(f"{problem}; keep one of each seed, as that of one machine")
+        if second := runs.second(runs.complete):
+            raise UsageError(f"{cell_name(key)}: {second_remark(second)}")
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),

@@ -40,8 +40,9 @@ from rlbench.report.reference_scores import (
     threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, estimator_of, on_scale, scale_of
-from rlbench.report.run_index import Runs, counts_by_setting, gather, imported_remarks, with_imported
-from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns, remarks
+from rlbench.report.remarks import imported_remarks, remarks
+from rlbench.report.run_index import Runs, counts_by_setting, gather, with_imported
+from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns
 from rlbench.report.verdict import (
     ALPHA,
     DECIDED,
@@ -132,7 +133,7 @@ def every_cell(
         for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
             returns = dataset_returns(cell.key, group.all, returns_by_file)
             is_good = at is not None and at.word in {"ON TRACK", "AHEAD"}
-            at_step = replace(at, word="OPEN") if at is not None and is_good and group.second else at
+            at_step = replace(at, word="OPEN") if at is not None and is_good and group.second(group.complete) else at
             row = replace(cell, verdict=_verdict(verdict, group), at=at_step, dataset_returns=returns)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
@@ -171,7 +172,11 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     """The verdict; INCONCLUSIVE at best while a seed is unfinished, or lost after a look: it may be bad."""
     if verdict is not None:
         good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        return Verdict("INCONCLUSIVE") if good and (runs.unfinished or runs.lost_seeds or runs.second) else verdict
+        return (
+            Verdict("INCONCLUSIVE")
+            if good and (runs.unfinished or runs.lost_seeds or runs.second(runs.complete))
+            else verdict
+        )
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:
@@ -224,7 +229,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         at=at,
         all_scores=whole.scores if whole is not None else (),
         looks=runs.looks,
-        unfinished=len(runs.unfinished) + len(runs.lost_seeds) + len(runs.second),
+        unfinished=len(runs.unfinished) + len(runs.lost_seeds) + len(runs.second(runs.complete)),
     )
 
 

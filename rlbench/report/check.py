@@ -15,11 +15,12 @@ from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_
 from rlbench.report.cells import Cell, select_last_look
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
-from rlbench.report.estimate import is_whole, mean, within
+from rlbench.report.estimate import mean, within
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
+from rlbench.report.remarks import remarks, second_remark
 from rlbench.report.run_index import LATE, Runs, differences, gather
-from rlbench.report.runs import Run, remarks, separate
+from rlbench.report.runs import Run, separate
 from rlbench.report.tables import markdown_row, score_text
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ def against_references(
     pooled_keys = {key for row in rows for key in row.keys}
     whole = of_imported or not at  # else cells without a reference are left out
     alone = (cell for cell in cells if cell.key not in pooled_keys and (whole or cell.documented is not None))
-    findings += [
-        _at_finding(cell, looked.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone
-    ]
+    findings += [_at_finding(cell, looked.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone]
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and runs.curves and key not in keys and of_imported:
@@ -264,8 +263,7 @@ def _score_findings(
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids = everything[entry.key], {run.id for run in runs}
         short = sum(run.id in ids and run.status == "interrupted" for run in group.variants) + len(group.unfinished)
-        again = sum(run.id in ids and is_whole(run) for run in group.duplicates)
-        second = f"{count_text(again, 'seed')} with a second record of other numbers" if again else ""
+        second = group.second(runs)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = ""
@@ -279,11 +277,11 @@ def _score_findings(
         word = ruling.word
         if word == "PASSED":
             other_work = settings_differ or data_differ or version_change
-            word = "TOO FEW" if few or short or again else "SUSPECT" if other_work else word  # the others may be bad
-        provenance = () if settings else remarks(group)
+            word = "TOO FEW" if few or short or second else "SUSPECT" if other_work else word  # the others may be bad
+        provenance = [second_remark(second)] if settings and second else [] if settings else remarks(group)
         change = f"with {', '.join(settings)}" if settings else ""
         changes = version_change, settings_change, data_change
-        parts = (ruling.reason, few, unfinished, second, *changes, *provenance, change)
+        parts = (ruling.reason, few, unfinished, *changes, *provenance, change)
         findings[index] = _finding(entry.key, "score", word, "; ".join(filter(None, parts)))
     return [findings[index] for index in range(len(pairs))]
 

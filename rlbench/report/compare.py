@@ -27,9 +27,10 @@ from rlbench.report.aggregate import (
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import scores_up_to, step_of_three
 from rlbench.report.estimate import FULL, mean
+from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, cell_name, task_name
 from rlbench.report.run_index import Runs, gather, setting, with_imported
-from rlbench.report.runs import separate
+from rlbench.report.runs import Run, separate
 
 if TYPE_CHECKING:
     from rlbench.report.sources import Sources
@@ -71,8 +72,10 @@ def match_cells(
         if not a or not b:
             continue
         reasons = [_ambiguity(name, own) for name, own in zip(names, (a, b), strict=True) if len(own) > 1]
-        if not reasons and (differences := _differences(a[0], b[0], at=at, algorithms=algorithms)):
-            remedy = _budget_remedy(a[0], b[0]) if "budget" in differences else ""
+        reference = primary_references(key.suite).get(key) if a[0].default or b[0].default else None
+        budgets = _budgets(a[0], b[0], reference.limit if reference else None)
+        if not reasons and (differences := _differences(a[0], b[0], budgets, at=at, algorithms=algorithms)):
+            remedy = _budget_remedy(budgets, (*a[0].runs.all, *b[0].runs.all)) if "budget" in differences else ""
             reasons = [f"they differ in {', '.join(differences)}{remedy}"]
         if reasons:
             left_out.append(f"{cell_name(key)}: {'; '.join(reasons)}")
@@ -81,7 +84,7 @@ def match_cells(
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
             more = [r for r in side[key].short if others is not side[key] and r.id not in {o.id for o in others.all}]
             for where, runs in (
-                ("with a worse or longer record of the same seed", side[key].duplicates),
+                ("with another record of the same seed", side[key].duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
                 ("in other versions of the environment", others.versions),
                 ("with the numbers of another seed", others.copies),
@@ -146,14 +149,18 @@ def _counting(runs: Runs, *, at: bool) -> Runs:
     return Runs(complete=runs.complete, failed=runs.failed, short=short)
 
 
-def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithms: bool) -> list[str]:
+def _differences(
+    first: SettingRuns, second: SettingRuns, budgets: Sequence[float], *, at: bool, algorithms: bool
+) -> list[str]:
     """The differences, in words, by which two settings cannot be compared."""
     runs = (*first.runs.all, *second.runs.all)
     kinds = {run.origin.get("kind", "evaluation") for run in runs}
     differences = ["kind of return"] if len(kinds) > 1 else []
-    if algorithms or any(run.origin for run in runs):
-        documented = first.default and second.default and not any(run.origin for run in runs)
-        differences += [] if documented or _equal_budgets(first, second) else ["budget"]
+    is_imported = any(run.origin for run in runs)
+    if algorithms or is_imported:
+        documented = first.default and second.default and not is_imported
+        equal = len(budgets) < 2 or min(budgets) >= (FULL if is_imported else 1) * max(budgets)  # curves end near it
+        differences += [] if documented or equal else ["budget"]
     else:
         ours, theirs = (side.runs.all[0].settings for side in (first, second))
         differences += [part for part in COMPARED_PARTS if ours[part] != theirs[part]]
@@ -161,27 +168,21 @@ def _differences(first: SettingRuns, second: SettingRuns, *, at: bool, algorithm
     return [part for part in differences if not at or part != "budget"]
 
 
-def _equal_budgets(first: SettingRuns, second: SettingRuns) -> bool:
-    """True if two sides end at one step; imported curves end near it, and final scores do not state it."""
-    budgets = [budget for side in (first, second) if (budget := _budget(side)) is not None]
-    exact = not any(run.origin for run in (*first.runs.all, *second.runs.all))
-    return len(budgets) < 2 or min(budgets) >= (1 if exact else FULL) * max(budgets)
+def _budgets(first: SettingRuns, second: SettingRuns, limit: int | None) -> list[int]:
+    """The fewest steps of a run of each side, up to ``limit``; none of final scores, which state no steps."""
+    budgets = []
+    for side in (first, second):
+        runs = [r for r in side.runs.all if not r.origin or "steps" not in origin_texts([r.origin], "unknown")]
+        budgets += [min([limit or runs[0].budget, *(run.budget for run in runs)])] if runs else []
+    return budgets
 
 
-def _budget(side: SettingRuns) -> int | None:
-    """The fewest steps of a run of one side; None where no run states its steps."""
-    runs = (run for run in side.runs.all if not run.origin or "steps" not in origin_texts([run.origin], "unknown"))
-    return min((run.budget for run in runs), default=None)
-
-
-def _budget_remedy(first: SettingRuns, second: SettingRuns) -> str:
+def _budget_remedy(budgets: Sequence[float], runs: Sequence[Run]) -> str:
     """The remedy where two sides differ in their steps: the command option that makes them equal."""
-    a, b = _budget(first), _budget(second)
-    if a is None or b is None or a == b:
+    if len(set(budgets)) < 2:
         return ""
-    is_imported = any(run.origin for run in (*first.runs.all, *second.runs.all))
-    remedy = "compare them with --at" if is_imported else f"train both with --steps {min(a, b)}"
-    return f": {a:,} and {b:,} steps; {remedy}"
+    remedy = "compare them with --at" if any(run.origin for run in runs) else f"train both with --steps {min(budgets)}"
+    return f": {budgets[0]:,} and {budgets[1]:,} steps; {remedy}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,9 +299,8 @@ def _task(key: CellKey, one: SettingRuns, other: SettingRuns, sources: str, *, a
     better = probability_of_improvement([b], [a])
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
     versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
-    names = dict.fromkeys(setting(side.runs.all[0]) for side in (one, other))
-    settings = "" if set(names) == {"published"} else " against ".join(names)
-    texts = {"versions": versions, "sources": sources, "settings": settings}
+    settings = " against ".join(dict.fromkeys(setting(side.runs.all[0]) for side in (one, other)))
+    texts = {"versions": versions, "sources": sources, "settings": "" if settings == "published" else settings}
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step, **texts)
 
 

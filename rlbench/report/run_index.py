@@ -7,11 +7,12 @@ reference of its own kind.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -52,7 +53,7 @@ class Runs:
     other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
     versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
     copies: list[Run] = field(default_factory=list)  # the numbers of another seed
-    duplicates: list[Run] = field(default_factory=list)  # better or shorter records of a seed that has another
+    duplicates: list[Run] = field(default_factory=list)  # better or shorter records of a seed, no parts of another
     curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     interval: int = 0  # steps to which only the nearest imported return counts, where there are more
@@ -63,12 +64,6 @@ class Runs:
     looks: Looks | None = None  # taken by ``run --until-decided``
     lost_seeds: tuple[int, ...] = ()  # of the last look, without an ended run
     budget: int = 0  # documented steps of a run
-
-    @property
-    def second(self) -> list[Run]:
-        """Finished records beside the one that counts for their seed; their numbers differ, and may be worse."""
-        ids = {run.id for run in self.complete}
-        return [run for run in self.duplicates if run.id in ids and is_whole(run)]
 
     @property
     def scored(self) -> tuple[Run, ...]:
@@ -89,6 +84,11 @@ class Runs:
     def all(self) -> tuple[Run, ...]:
         """All runs without copies and the better of two records of a seed."""
         return (*self.scored, *self.short, *self.other_protocol, *self.variants, *self.other_data, *self.versions)
+
+    def second(self, runs: Iterable[Run]) -> list[Run]:
+        """Whole records of other numbers, which may be worse, beside those of ``runs`` with equal settings and seed."""
+        seeds = {(run.id, run.seed) for run in runs}
+        return [run for run in self.duplicates if (run.id, run.seed) in seeds and is_whole(run)]
 
 
 def gather(results: Path) -> dict[CellKey, Runs]:
@@ -112,11 +112,9 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         group.failed += filter(None, (failed_in_full(run, others) for run in group.short))
         group.short = [run for run in group.short if run.status != "failed"]
         group.folders = {run.folder.parent for run in (*group.complete, *group.failed)}
-        for part in (group.complete, group.failed):
-            _deduplicate(part, lambda r: (r.seed, r.data_file, r.digest, str(r.environment.get("env"))))
-        _deduplicate(group.short, lambda r: (r.id, r.seed, r.data_file, r.digest))
+        _drop_parts(group.complete, group.short, group.other_protocol, group.variants)
         for part in (group.other_protocol, group.variants):
-            group.duplicates += _deduplicate(part, lambda r: (r.id, r.seed, r.data_file))
+            group.duplicates += keep_one(part, lambda r: (r.id, r.seed, r.data_file))
         every_short = tuple({run.seed: run for run in group.short}.values())
         separate(group)
         ended_seeds = {r.seed for r in group.scored}
@@ -127,12 +125,19 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
     return cells
 
 
-def _deduplicate(part: list[Run], identity: Callable[[Run], tuple[object, ...]]) -> list[Run]:
-    """Keep a run of each identity, as ``keep_one`` does, by seed and folder; return others that are no copies."""
-    part.sort(key=lambda r: (r.seed, str(r.folder)))
-    others = keep_one(part, identity)
-    digests = {identity(run): run.digest for run in part}
-    return [run for run in others if run.digest != digests[identity(run)]]
+def _drop_parts(*parts: list[Run]) -> None:
+    """Drop each record that is a part of another of its settings and seed: a copy, or an earlier one; no failed one."""
+    points_of: dict[tuple[object, ...], list[set[tuple[int, float]]]] = defaultdict(list)
+    dropped, runs = set(), [run for run in chain(*parts) if run.status != "failed"]
+    for run in sorted(runs, key=lambda r: (-len(r.evaluations), r.status != "done", -r.env_steps, r.folder)):
+        env, kind = str(run.environment.get("env")), run.origin.get("kind")
+        others = points_of[run.id, run.seed, run.data_file, env, kind]
+        points = {(evaluation.env_steps, evaluation.mean) for evaluation in run.evaluations}
+        if any(points <= theirs for theirs in others):
+            dropped.add(run.folder)
+        others.append(points)
+    for part in parts:
+        part[:] = sorted((r for r in part if r.folder not in dropped), key=lambda r: (r.seed, str(r.folder)))
 
 
 def key_of(run: Run) -> CellKey:
@@ -232,29 +237,6 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
     return cells
 
 
-def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
-    """The origin of the curves of a cell, and the parts of the protocol that nobody states.
-
-    ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.
-    """
-    if not runs.curves:
-        return
-    origins = [run.origin for run in runs.curves]
-    if not runs.of_imported:
-        yield parity or f"{len(origins)} imported curves are not counted"
-        return
-    formats = sorted({str(origin["format"]) for origin in origins})
-    files = {origin["sha256"] for origin in origins}
-    yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
-    if runs.interval:
-        yield f"only the returns nearest to each {runs.interval:,} steps count"
-    if unknown := imported.origin_texts(origins, "unknown"):
-        yield f"not stated: {', '.join(unknown)}"
-    if runs.other_protocol:
-        kinds = sorted({str(run.origin["kind"]) for run in runs.other_protocol})
-        yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
-
-
 def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
@@ -262,32 +244,30 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     limit = reference.limit if reference else None
     longest = max(curve.budget for curve in curves)
     cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))
-    ceiling = max(cells.budget, default.budget.steps if default else longest)  # steps that a run or the reference takes
     is_training = reference is not None and is_of_training(key, reference)
     kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
+    curves = list(curves)
+    _drop_parts(curves)
     first = {run.digest: run for run in reversed(curves)}
     for curve in curves:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
         spaced = one_an_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
-        run = replace(curve, evaluations=spaced, budget=min(curve.budget, ceiling))
+        run = replace(curve, evaluations=spaced, budget=cells.budget, env_steps=min(curve.env_steps, cells.budget))
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
         elif run.env_steps >= FULL * cells.budget and spaced and spaced[-1].env_steps >= LATE * cells.budget:
-            cells.complete.append(replace(run, env_steps=cells.budget, budget=ceiling))
+            cells.complete.append(run)
         else:  # to its last point that counts, whatever later steps it states
             end = spaced[-1].env_steps if spaced else 0
             cells.short.append(replace(run, budget=end, env_steps=end))
     separate(cells)
-    whole = {run.seed: run for run in cells.complete}
-    again = [run for run in cells.short if run.seed in whole]
+    whole = {run.seed for run in cells.complete}
+    cells.duplicates += [run for run in cells.short if run.seed in whole]
     cells.short = [run for run in cells.short if run.seed not in whole]
-    raw = {curve.folder: set(curve.evaluations) for curve in curves}
-    others = [run for run in again if not raw[run.folder] <= raw[whole[run.seed].folder]]
-    cells.duplicates += others
-    cells.unfinished = [*others, *cells.short, *(cells.other_protocol if whole else ())]
+    cells.unfinished = [*cells.short, *(cells.other_protocol if whole else ())]
     return cells
 
 

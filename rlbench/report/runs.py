@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections import ChainMap, Counter, defaultdict
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlbench.config.names import clean_texts, count_text, printable
+from rlbench.config.names import clean_texts, printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 REPAIRS = ("rlbench", "commit", "python", "packages", "env")
 """Parts of an environment whose change can mend a failure, beside the content of the data set. Threads, engine,
 processor and command line only change rounding: a rerun with others is a second sample."""
-
-VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
-"""Packages whose versions a note lists if the runs of a cell differ in them."""
 
 
 class Evaluation(NamedTuple):
@@ -267,34 +264,6 @@ def separate(group: Runs) -> None:
     _of_one_curve(group)
 
 
-def remarks(group: Runs) -> Iterator[str]:
-    """Notes on the records of a cell's score, in a fixed order."""
-    runs = (*group.scored, *group.short)
-    seeds = sorted({run.seed for run in group.scored})
-    if seeds != list(range(len(seeds))):
-        yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
-    if group.looks is not None:
-        later = f"; {count_text(n, 'later seed')} can only lower the verdict" if (n := group.later_seeds) else ""
-        yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
-    if group.lost_seeds:
-        yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"
-    earlier = [attempt for run in runs for attempt in run.attempts]
-    if earlier:
-        failed = sum(attempt.status == "failed" for attempt in earlier)
-        yield f"{count_text(len(earlier), 'attempt')} put aside ({failed} failed)"
-    if group.other_data:
-        yield f"{count_text(len(group.other_data), 'run')} on another file of that name"
-    if group.versions:
-        others = sorted({text for run in group.versions if (text := run.env_versions) is not None})
-        yield f"{count_text(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
-    if group.copies:
-        have = "has" if len(group.copies) == 1 else "have"
-        yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
-    if group.duplicates:
-        yield f"{count_text(len(group.duplicates), 'record')} of a seed that has a worse or longer one"
-    yield from _version_differences(runs)
-
-
 def _of_one(kind: Callable[[Run], str | None], parts: Sequence[list[Run]], others: list[Run]) -> None:
     """Keep the runs of the kind with most runs in the first part; of equals, or if that has none, of the first kind."""
     kinds = Counter(name for run in parts[0] if (name := kind(run)) is not None)
@@ -337,22 +306,6 @@ def _of_one_curve(group: Runs) -> None:
     first = {run.digest: run for run in reversed(group.complete)}
     group.copies += [run for run in group.complete if run.has_learned and first[run.digest] is not run]
     group.complete[:] = [run for run in group.complete if not run.has_learned or first[run.digest] is run]
-
-
-def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
-    """Versions in which runs of one cell differ, and runs of uncommitted code."""
-    every = [[environment for environment in run.environments if environment] for run in runs]
-    versions: dict[str, set[str]] = defaultdict(set)
-    for environment in chain.from_iterable(every):
-        packages = environment.get("packages")
-        texts = {**(packages if isinstance(packages, Mapping) else {}), **environment}
-        for name in ("rlbench", *VERSIONS):
-            versions[name] |= {str(texts[name])} if name in texts else set()
-    if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:
-        yield f"made with {', '.join(mixed)}"
-    dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
-    if dirty:
-        yield f"{count_text(dirty, 'run')} of uncommitted code"
 
 
 BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"  # rows of the references that describe a data set

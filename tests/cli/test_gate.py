@@ -171,17 +171,18 @@ def test_a_second_record_of_a_seed_passes_no_strict_gate(record_run: RecordRun, 
     for seed in range(5):
         record_run([0.95, -0.5, -0.5], suite="toy", task="Catch", seed=seed)
     gate = ["check", "toy", "--baseline", str(saved), "--strict"]
-    assert "5 seeds with a second record of other numbers" in stdout_of(gate, 4)
+    assert "seeds 0, 1, 2, 3, 4 have second records with other numbers, such as results/toy/dqn" in stdout_of(gate, 4)
 
 
-def test_a_baseline_of_two_records_of_a_seed_is_refused(record_run: RecordRun) -> None:
-    folder = toy(record_run, 0.9, 0)
+@pytest.mark.parametrize("status", ["done", "interrupted"])  # after its last evaluation
+def test_a_baseline_of_two_records_of_a_seed_is_refused(status: Status, record_run: RecordRun) -> None:
+    folder = record_run([0.9] * 13, suite="toy", task="Catch", status=status)
     other = Path("results", "other", folder.relative_to(Path("results").resolve()))
     other.parent.mkdir(parents=True)
     folder.rename(other)
-    toy(record_run, 0.8, 0)
+    record_run([0.8] * 13, suite="toy", task="Catch")
     error = stderr_of("baseline save base.json")
-    assert "toy/dqn/Catch: seed 0 has two records" in error and "keep one of each seed" in error
+    assert "toy/dqn/Catch: seed 0 has a second record with other numbers, such as results/" in error
 
 
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:

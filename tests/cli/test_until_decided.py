@@ -117,7 +117,8 @@ def test_later_seeds_lower_the_verdict_at_equal_steps_and_the_pooled_one(record_
     assert [cell.at.word for cell in cells if cell.at is not None] == ["OPEN"] * 3
     assert [row.word for row in pooled_rows(cells)] == ["BELOW"] * 2
     findings = json.loads(run_command(["check", "mujoco", "--at", "--results", "results", "--json"])[1])["findings"]
-    assert [f["reason"].count("7 later seeds can only lower the verdict") for f in findings if f["word"] == "OPEN"] == [1] * 3
+    later = "7 later seeds can only lower the verdict"
+    assert [finding["reason"].count(later) for finding in findings if finding["word"] == "OPEN"] == [1] * 3
 
 
 def test_tables_show_the_looks_in_json_and_csv(record_run: Record) -> None:
@@ -212,6 +213,12 @@ def test_invalid_sequential_design_is_refused_before_training(
         monkeypatch.setenv(name, value)
     assert message in stderr_of(["run", *words[len(variables) :], "--until-decided"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_seed_with_a_second_record_begins_no_looks(record_run: Record) -> None:
+    ended(record_run, [1.0]).rename(Path("results") / "other")
+    ended(record_run, [2.0])
+    assert "seed 0 has a second record with other numbers" in stderr_of([*DECIDE, "--dry-run"])
 
 
 @pytest.mark.parametrize("seeds", [2, 3])

@@ -214,7 +214,7 @@ class TestSeeds:
         second = results / "aaa" / folder.relative_to(results)
         shutil.copytree(folder, second)
         assert not verify_records(results).faults, "a copy is no contradiction"
-        assert "records" not in cell(results).note
+        assert "record" not in cell(results).note
 
         def lift(line: dict[str, object]) -> None:
             if isinstance(line.get("evaluated"), dict):
@@ -224,7 +224,7 @@ class TestSeeds:
         reseal(second / "outcome.json", lambda o: o.update(best=1.0, final=1.0))
         row = cell(results)
         assert row.measured is not None and row.measured.score == 0.0
-        assert "1 record of a seed that has a worse or longer one" in row.note
+        assert "seed 2 has a second record with other numbers" in row.note
         faults = [fault.line for fault in verify_records(results).faults]
         assert any("other numbers than" in line and str(second) in line for line in faults)
 

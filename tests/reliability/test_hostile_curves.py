@@ -361,29 +361,46 @@ def test_a_seed_with_a_whole_and_a_shorter_curve_counts_once_at_equal_steps(tmp_
         assert (finding["word"], "over 2;" in finding["reason"]) == ("OPEN", True)
 
 
-def test_imported_curves_of_more_steps_are_not_compared_with_runs(
-    record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    fields = REFERENCE + "n = 5\nsteps = 3_000_000\n"
+def use_reference(steps: int, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Compare with a score of SAC on Hopper-v4 within these steps."""
+    fields = REFERENCE + f"n = 5\nsteps = {steps}\n"
     (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 3000.0, std = 30.0}]')
     monkeypatch.setenv("RLBENCH_REFERENCES", str(tmp_path / "ours.toml"))
     monkeypatch.setenv("RLBENCH_REFERENCE", "x")
+
+
+def test_imported_curves_of_more_steps_are_not_compared_with_runs(
+    record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    use_reference(3_000_000, tmp_path, monkeypatch)
     imported.write_curves([replace(CURVE, steps=(1_000_000, 3_000_000))], tmp_path / "theirs")
     record_run([0.0, *[1.0] * 200], suite="mujoco", algo="sac", task="Hopper-v4")
     error = stderr_of(f"compare {tmp_path / 'theirs'} results")
     assert "they differ in budget: 3,000,000 and 1,000,000 steps; compare them with --at" in error
 
 
+def test_imported_curves_end_at_the_steps_of_the_reference(
+    record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    use_reference(300_000, tmp_path, monkeypatch)
+    imported.write_curves([replace(CURVE, steps=(300_000, 1_000_000))], tmp_path / "theirs")
+    record_run([0.0, *[1.0] * 200], suite="mujoco", algo="sac", task="Hopper-v4")
+    command = f"compare {tmp_path / 'theirs'} results --json"
+    assert [task.get("step") for task in json_of(command)["tasks"]] == [None]
+    assert [task["step"] for task in json_of(f"{command} --at")["tasks"]] == [300_000]
+
+
 def test_other_shorter_curves_of_a_seed_are_not_left_out_silently(tmp_path: Path) -> None:
     gate = f"check mujoco --imported --strict --results {tmp_path}"
+    steps = (500_000, 995_000, 1_000_000, 2_000_000)
     for seed in range(5):
-        good = replace(CURVE, seed=seed, steps=(500_000, 1_000_000), returns=(3_000.0, 3_540.0 + seed))
-        imported.write_curves([good], tmp_path)
-        early = replace(good, steps=(500_000,), returns=(3_000.0,))
-        imported.write_curves([early], tmp_path / "early")
+        for end in (1, 2, 3, 4):  # the first of these are parts of the last one
+            returns = (3_000.0, 3_540.0 + seed, 3_540.0 + seed, 9.0)[:end]
+            curve = replace(CURVE, seed=seed, steps=steps[:end], returns=returns)
+            imported.write_curves([curve], tmp_path / f"{end}")
     assert "1 REPRODUCED" in stdout_of(gate)
-    imported.write_curves([replace(early, returns=(300.0,))], tmp_path / "bad")
-    assert "2 records of a seed that has a worse or longer one" in stdout_of(gate, 4)
+    imported.write_curves([replace(curve, steps=(500_000,), returns=(300.0,))], tmp_path / "bad")
+    assert "seed 4 has a second record with other numbers" in stdout_of(gate, 4)
 
 
 def test_of_two_whole_curves_of_a_seed_no_few_steps_choose_the_better(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Second records, forced runs, other data, longer curves and forged counts lift no score."""
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -40,7 +41,19 @@ def test_a_second_record_of_a_seed_allows_no_good_verdict(record_run: RecordRun,
         assert (row["verdict"], row["at"]["word"]) == expected
         (results / f"{level}").mkdir()
         folder.parent.rename(results / f"{level}" / folder.parent.name)
-    assert "5 records of a seed that has a worse or longer one" in row["note"]
+    assert "seeds 0, 1, 2, 3, 4 have second records with other numbers" in row["note"]
+
+
+def test_a_copy_of_a_run_from_before_its_end_is_no_second_record(record_run: RecordRun, results: Path) -> None:
+    for seed in range(5):
+        means = [0.0, *[12_150.0 + seed] * 200]
+        for status, place in (("interrupted", "earlier"), ("done", "later")):
+            part = means[: -1 if status == "interrupted" else None]
+            folder = record_run(part, suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=seed, status=status)
+            shutil.move(folder, results / place / folder.relative_to(results))
+    (row,) = json_of(f"table mujoco --algo sac --task HalfCheetah-v4 --results {results} --json")["cells"]
+    assert (row["verdict"], row["at"]["word"], "record" in row["note"]) == ("REPRODUCED", "ON TRACK", False)
+    stdout_of(f"baseline save {results.parent / 'base.json'} --results {results}")
 
 
 def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run: RecordRun, results: Path) -> None:

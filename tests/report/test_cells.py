@@ -180,7 +180,7 @@ def test_short_records_of_one_seed_count_once_with_the_lowest_evaluations(record
     only = cell(results, "atari", "dqn", "BreakoutNoFrameskip-v4")
     assert only.measured is not None and only.verdict.word == "PARTIAL"
     assert (only.measured.n, only.measured.score, only.measured.low) == (1, 4.0, None)
-    assert "2 records of a seed that has a worse or longer one" in only.note
+    assert "not counted: 2 other records of its seeds" in only.note
     evaluations = gather(results)[only.key].short[0].evaluations
     assert [evaluation.mean for evaluation in evaluations] == [1.0, 1.5, 4.0, 3.0]
 

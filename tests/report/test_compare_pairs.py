@@ -36,8 +36,8 @@ def test_variant_is_compared_with_the_documented_setting(usual: str, record_run:
         record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], environment=LATER)
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
-    text = stdout_of(["compare", usual, "results"])
-    assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: published against lr=0.5." in " ".join(text.split())
+    text = " ".join(stdout_of(["compare", usual, "results"]).split())
+    assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: published against lr=0.5." in text
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import store
 from rlbench.records.files import folders
-from rlbench.report import runs
+from rlbench.report import remarks, runs
 from rlbench.report.reference_table import CellKey
 from rlbench.report.run_index import Runs, differences, gather
 from tests.conftest import RecordRun
@@ -148,7 +148,7 @@ def test_a_few_steps_beyond_the_budget_choose_no_record(record_run: RecordRun) -
 def test_a_short_record_of_an_ended_seed_is_noted(record_run: RecordRun, results: Path) -> None:
     record_run([1.0])
     record_run([1.0], sets=["budget.steps=300000"])
-    assert "1 record of a seed that has a worse or longer one" in "; ".join(runs.remarks(only(results)))
+    assert "not counted: 1 other record of its seeds" in "; ".join(remarks.remarks(only(results)))
 
 
 def test_a_failed_record_of_a_variant_counts_before_a_finished_one(record_run: RecordRun, results: Path) -> None:

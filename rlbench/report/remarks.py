@@ -1,0 +1,96 @@
+"""Notes on the runs of a cell: those that do not count, and their origin."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from rlbench.config.names import count_text, printable
+from rlbench.records import imported
+
+if TYPE_CHECKING:
+    from rlbench.report.run_index import Runs
+    from rlbench.report.runs import Run
+
+VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
+"""Packages whose versions a note lists if the runs of a cell differ in them."""
+
+
+def remarks(group: Runs) -> Iterator[str]:
+    """Notes on the records of a cell's score, in a fixed order."""
+    runs = (*group.scored, *group.short)
+    seeds = sorted({run.seed for run in group.scored})
+    if seeds != list(range(len(seeds))):
+        yield f"seeds {', '.join(map(str, seeds))} instead of 0 to {len(seeds) - 1}"
+    if group.looks is not None:
+        later = f"; {count_text(n, 'later seed')} can only lower the verdict" if (n := group.later_seeds) else ""
+        yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
+    if group.lost_seeds:
+        yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"
+    earlier = [attempt for run in runs for attempt in run.attempts]
+    if earlier:
+        failed = sum(attempt.status == "failed" for attempt in earlier)
+        yield f"{count_text(len(earlier), 'attempt')} put aside ({failed} failed)"
+    if group.other_data:
+        yield f"{count_text(len(group.other_data), 'run')} on another file of that name"
+    if group.versions:
+        others = sorted({text for run in group.versions if (text := run.env_versions) is not None})
+        yield f"{count_text(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
+    if group.copies:
+        have = "has" if len(group.copies) == 1 else "have"
+        yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
+    second = group.second(group.complete)
+    if second:
+        yield second_remark(second)
+    if count := len(group.duplicates) - len(second):
+        yield f"not counted: {count_text(count, 'other record')} of its seeds"
+    yield from _version_differences(runs)
+
+
+def second_remark(second: Sequence[Run]) -> str:
+    """Name the seeds of second records, and one to put aside."""
+    seeds = sorted({run.seed for run in second})
+    have = "seed {} has a second record" if len(seeds) == 1 else "seeds {} have second records"
+    names = have.format(", ".join(map(str, seeds)))
+    return f"{names} with other numbers, such as {printable(str(second[0].folder))}: keep one record of each seed"
+
+
+def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
+    """The origin of the curves of a cell, and the parts of the protocol that nobody states.
+
+    ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.
+    """
+    if not runs.curves:
+        return
+    origins = [run.origin for run in runs.curves]
+    if not runs.of_imported:
+        yield parity or f"{len(origins)} imported curves are not counted"
+        return
+    formats = sorted({str(origin["format"]) for origin in origins})
+    files = {origin["sha256"] for origin in origins}
+    yield f"imported ({', '.join(formats)}, {count_text(len(files), 'file')})"
+    if runs.interval:
+        yield f"only the returns nearest to each {runs.interval:,} steps count"
+    if unknown := imported.origin_texts(origins, "unknown"):
+        yield f"not stated: {', '.join(unknown)}"
+    if runs.other_protocol:
+        kinds = sorted({str(run.origin["kind"]) for run in runs.other_protocol})
+        yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
+
+
+def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
+    """Versions in which runs of one cell differ, and runs of uncommitted code."""
+    every = [[environment for environment in run.environments if environment] for run in runs]
+    versions: dict[str, set[str]] = defaultdict(set)
+    for environment in chain.from_iterable(every):
+        packages = environment.get("packages")
+        texts = {**(packages if isinstance(packages, Mapping) else {}), **environment}
+        for name in ("rlbench", *VERSIONS):
+            versions[name] |= {str(texts[name])} if name in texts else set()
+    if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:
+        yield f"made with {', '.join(mixed)}"
+    dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
+    if dirty:
+        yield f"{count_text(dirty, 'run')} of uncommitted code"
