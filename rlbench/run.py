@@ -148,8 +148,7 @@ class _Recorder:
             _refuse_non_finite_state(self.trainer)
             computing = _computing(self.trainer, device_of(self.runtime).type, self.store)._asdict()
             self.store.verify_unchanged()
-            origin = _origin(self.store, clock.epochs)
-            state = {"trainer": self.trainer.state_dict(), "run": origin, **computing}
+            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store, clock.epochs), **computing}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -313,10 +312,12 @@ def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     if store.replaces(epoch):
         store.verify_unchanged()
         if checkpoint.exists(folder) and not _is_earlier(folder, epoch.number):
+            store.best = None
             checkpoint.discard(folder)  # before its epoch is replaced: a process killed between leaves none
     store.append(epoch)
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
+        store.best = folder
 
 
 def _is_earlier(folder: Path, epoch: int) -> bool:

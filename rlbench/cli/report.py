@@ -89,6 +89,7 @@ def plot(
     content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     print_note(f"{output}: {len(content):,} bytes")
-    if kind in {"curves", "walltime"}:
-        reasons = {"failed": "that failed", "short": "short of the budget", **LEFT_OUT}
+    if kind != "forest":
+        failed = {"failed": "that failed"} if kind in {"curves", "walltime"} else {}
+        reasons = {**failed, "short": "short of the budget", **LEFT_OUT}
         print_left_out(runs_not_drawn(suite, evidence, tasks=task or [], algorithms=algo or []), reasons)

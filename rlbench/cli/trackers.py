@@ -51,7 +51,7 @@ class TensorBoard:
         from rlbench.report.exports import events, update_file
 
         files.refuse_link(self._where)
-        update_file(curves_in(self._where, record.spec), events(record.epochs), append=True)
+        update_file(curves_in(self._where, record.spec), events(record.epochs), append=True, option="--track-dir")
 
     def close(self) -> None:
         """Do nothing: every file is closed."""

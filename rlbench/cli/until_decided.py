@@ -108,6 +108,11 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         group_runs = runs.get(key, Runs())
         if second := group_runs.second(group_runs.complete):
             raise UsageError(f"--until-decided: {spec.name}: {second_remark(second)}")
+        if beyond := [run.seed for run in group_runs.unfinished if run.seed >= design[-1].seeds]:
+            raise UsageError(
+                f"--until-decided: {spec.name}: seed {beyond[0]} is unfinished, so no verdict is good before its end, "
+                f"and only {design[-1].seeds} seeds are trained; raise --most-seeds, or move its record away"
+            )
         count = len(group_runs.scored)
         if read_looks(folder) is None and count >= MIN_SEEDS:
             raise UsageError(

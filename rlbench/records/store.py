@@ -69,6 +69,17 @@ class Record:
         return until is not None and bool(self.epochs) and self.epochs[-1].steps >= until
 
 
+def refuse_other_run(record: Record, spec: Spec) -> None:
+    """Refuse a record of another run in the folder of this one.
+
+    Raises:
+        RefusedFile: its settings or its seed are others.
+    """
+    own = record.spec
+    if (own.id, own.seed) != (spec.id, spec.seed):
+        raise RefusedFile(f"{record.folder / 'spec.json'}: holds another run ({own.id}, seed {own.seed}); move it away")
+
+
 def read_record(folder: Path) -> Record:
     """Read a run's record, whole.
 
@@ -150,6 +161,7 @@ class Store:
         self._resumes = False  # the run of a former process
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.died: str | None = None  # why the attempt before this one ended, where it crashed
+        self.best: Path | None = None  # the checkpoint of the best policy, where this process has saved it
 
     @classmethod
     def lock(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
@@ -251,10 +263,11 @@ class Store:
         self._size += len(line.encode()) + 1
 
     def verify_unchanged(self) -> None:
-        """Verify that this process still holds the lock and that nothing else wrote to its epochs.
+        """Verify that this process still holds the lock, and that nothing else has changed its epochs and best policy.
 
         Raises:
-            ResourceExhausted: the lock is gone, a folder is a link, or the size of ``epochs.jsonl`` has changed.
+            ResourceExhausted: the lock or the best policy is gone, a folder is a link, or the size of ``epochs.jsonl``
+                has changed.
         """
         lines = self.folder / "epochs.jsonl"
         try:
@@ -269,6 +282,8 @@ class Store:
             )
         if _size(lines) != self._size:
             raise ResourceExhausted(f"{lines}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
+        if self.best is not None and not self.best.exists():
+            raise ResourceExhausted(f"{self.best}: {CHANGED_DURING_RUN}; restore it, or start over with --force")
 
     def finish(self, outcome: Outcome) -> None:
         """Replace the outcome.
@@ -326,8 +341,7 @@ class Store:
             files.replace_sealed(path, metadata)
             return
         record = read_record(self.folder)
-        if record.spec != spec:
-            raise RefusedFile(f"{path}: holds another run ({record.spec.id}, seed {record.spec.seed}); move it away")
+        refuse_other_run(record, spec)
         lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes = True

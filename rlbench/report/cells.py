@@ -187,7 +187,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
 def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
     """A cell before the other cells of its suite are tested, without verdict and note."""
     scale, limit, estimator = scale_of(key), reference.limit if reference else None, estimator_of(key, reference)
-    scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.other_protocol)
+    scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.main_protocol)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
     test_scores = _test_scores(scored_runs, scores, reference)
@@ -325,7 +325,8 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     if runs.failed and cell.measured is not None:
         every = count_text(len(runs.scored), "run")
         yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.scores[-1]:,.6g}"
-    if others := [*runs.variants, *(() if word == "NOT COMPARABLE" else runs.other_protocol)]:
+    measured_runs = runs.main_protocol if word == "NOT COMPARABLE" else ()
+    if others := [*runs.variants, *(run for run in runs.other_protocol if run not in measured_runs)]:
         yield counts_by_setting(others)
     yield from remarks(runs)
     yield from _open_questions(cell, runs, parity)

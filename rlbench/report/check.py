@@ -15,7 +15,7 @@ from rlbench.report.baseline import Baseline, Entry, curve_score, drop_of, rule_
 from rlbench.report.cells import Cell, select_last_look
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
-from rlbench.report.estimate import mean, within
+from rlbench.report.estimate import is_whole, mean, within
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.remarks import remarks, second_remark
@@ -89,7 +89,7 @@ def against_references(
             text = f"{count_text(len(runs.curves), 'imported curve')} left out: {reason}"
             findings.append(_finding(key, "score", "NOT COMPARABLE", text))
         if key.suite == suite and (key in keys or not of_imported):
-            findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions))
+            findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions), at=at)
     return findings
 
 
@@ -306,13 +306,16 @@ def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     return findings
 
 
-def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run]) -> Iterator[Finding]:
-    """The failed candidates, and open findings for ended runs that are left out: no good seeds hide them."""
+def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run], *, at: bool = False) -> Iterator[Finding]:
+    """The failed candidates, and open findings for ended runs that are left out: no good seeds hide them.
+
+    ``at`` equal steps every evaluated run counts as ended.
+    """
     for run in candidates:
         if run.status == "failed":
             yield _finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}")
     for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_data, "on other data")):
-        if any(run.status == "done" or run.env_steps >= run.budget for run in others):
+        if any(is_whole(run) or (at and run.evaluations) for run in others):
             text = count_text(len(others), "run")
             yield _finding(key, "run", "INCONCLUSIVE", f"{text} {where} left out")
 

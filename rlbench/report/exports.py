@@ -72,7 +72,7 @@ def _frame_record(data: bytes) -> bytes:
     return size + struct.pack("<I", masked_crc(size)) + data + struct.pack("<I", masked_crc(data))
 
 
-def update_file(path: Path, content: bytes, *, append: bool = False) -> bool:
+def update_file(path: Path, content: bytes, *, append: bool = False, option: str = "--output") -> bool:
     """Bring a file to ``content`` by replacing it, or by appending what is new; return whether it changed.
 
     Raises:
@@ -80,7 +80,7 @@ def update_file(path: Path, content: bytes, *, append: bool = False) -> bool:
         RefusedFile: it is a link, a special file, or has a second name.
         ResourceExhausted: the disk is full.
     """
-    with disk.writing(path, elsewhere=" with --output", then="run the same command again"):
+    with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
         path.parent.mkdir(parents=True, exist_ok=True)
         current = None
         if os.path.lexists(path):  # as a link whose target is missing: /dev/stdout, if stdout is closed

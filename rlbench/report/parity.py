@@ -31,6 +31,7 @@ from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
+from rlbench.report.remarks import second_remark
 from rlbench.report.run_index import documented_spec
 from rlbench.report.runs import Run, keep_one
 from rlbench.report.table_data import fields
@@ -184,8 +185,9 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
-    way, test = None, None
-    if scale is not None and (curve is None or curve.has_risen(step)):
+    left_out += (second_remark(second),) if (second := runs.second(runs.complete)) else ()
+    way, test = None, CellTest(word="INCONCLUSIVE") if second else None
+    if scale is not None and not second and (curve is None or curve.has_risen(step)):
         way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     if below := len(scored_runs) - len(ours):
         left_out = (*left_out, f"{count_text(below, 'seed')} of rlbench below the step")

@@ -98,8 +98,8 @@ def panels(
 def algorithm_scores(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
-    """The scale in words, and every algorithm that has a finished run."""
-    cells = {k: r for k, r in _find_cells(suite, evidence, tasks, algorithms).items() if r.complete}
+    """The scale in words, and every algorithm that has a run with a score; failed ones have the random policy's."""
+    cells = {k: r for k, r in _find_cells(suite, evidence, tasks, algorithms).items() if r.scored}
     scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
     references = _references(suite)
     keys = list(scores)

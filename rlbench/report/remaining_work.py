@@ -20,6 +20,7 @@ from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import has_gpu, processor
 from rlbench.report.equal_steps import AtStep, at_equal_steps, reference_curve
+from rlbench.report.estimate import is_whole
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, reference_spec, row_of
 from rlbench.report.run_index import Runs, gather
@@ -39,6 +40,7 @@ class RemainingRuns:
     key: CellKey
     seeds: tuple[int, ...]
     seed_steps: tuple[int, ...]  # one a seed, less what its interrupted run has done
+    begun: tuple[int, ...] = ()  # seeds whose unfinished runs hold a verdict open
     speed: float | None  # expected steps a second; None where no run of the suite has one
     memory: int | None  # bytes of one run; None where this version has no settings for the cell
     runnable: bool
@@ -163,8 +165,11 @@ def _remaining(
 ) -> RemainingRuns:
     spec = _spec(key)
     end = until if informative and until is not None else spec.budget.steps if spec else 0
-    steps_of = {run.seed: min(run.env_steps, end) for run in runs.short}
-    done = {run.seed for run in runs.scored} | {s for s, steps in steps_of.items() if informative and steps >= end}
+    own_id = spec.id if spec else ""
+    steps_of = {run.seed: min(run.env_steps, end) for run in runs.short if run.id == own_id}  # others are not resumed
+    others = (run for run in (*runs.other_data, *runs.versions) if run.id == own_id and is_whole(run))
+    done = {run.seed for run in (*runs.scored, *others)}
+    done |= {run.seed for run in runs.short if informative and run.env_steps >= end}
     missing = tuple(seed for seed in seeds if seed not in done)
     to_test_step = sum(max(0, (until or 0) - steps_of.get(seed, 0)) for seed in missing[:MIN_SEEDS])
     expected = throughput(key, runs_by_cell, cpu, gpu=gpu)
@@ -173,6 +178,7 @@ def _remaining(
         key=key,
         seeds=missing,
         seed_steps=tuple(end - steps_of.get(seed, 0) for seed in missing),
+        begun=tuple(seed for seed in missing if seed in {run.seed for run in runs.unfinished}),
         speed=expected.speed if expected and spec else None,
         memory=need.total if need else None,
         runnable=spec is not None,
@@ -275,8 +281,9 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
 
 def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
     """The row with as many seeds as its verdict needs, those that lack least; None if it is decided or has too few."""
-    seeds = seeds_needed(verdicts.get(row.key, Verdict("NOT RUN")))
-    if seeds is None or seeds > len(row.seeds):
+    verdict = verdicts.get(row.key, Verdict("NOT RUN"))
+    seeds = seeds_needed(verdict) or (len(row.begun) if verdict.word == "INCONCLUSIVE" else None)
+    if not seeds or seeds > len(row.seeds):
         return None
     nearest = sorted(sorted(range(len(row.seeds)), key=row.seed_steps.__getitem__)[:seeds])
     return replace(

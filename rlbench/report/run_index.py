@@ -66,6 +66,13 @@ class Runs:
     budget: int = 0  # documented steps of a run
 
     @property
+    def main_protocol(self) -> list[Run]:
+        """The runs of another protocol that repeat one experiment: the one with most runs."""
+        counts = Counter((run.id, run.data_file) for run in self.other_protocol)
+        main = max(counts, key=lambda identity: counts[identity], default=None)
+        return [run for run in self.other_protocol if (run.id, run.data_file) == main]
+
+    @property
     def scored(self) -> tuple[Run, ...]:
         """The runs with a score."""
         return (*self.complete, *self.failed)

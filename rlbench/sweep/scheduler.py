@@ -18,7 +18,7 @@ from typing import Protocol
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import is_locked
-from rlbench.records.store import Record, read_record
+from rlbench.records.store import Record, read_record, refuse_other_run
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
@@ -146,6 +146,7 @@ class Sweep:
             return False
         try:
             record = read_record(job.folder)
+            refuse_other_run(record, job.spec)
             if not _complete(record, job.until):
                 return False
             self.check(record)
@@ -191,7 +192,8 @@ class Sweep:
             self._waiting.append(job)
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
         else:
-            self._end(job, status, reason, _outcome(job.folder))
+            # what has halted and cannot begin again has still halted
+            self._end(job, "halted" if status == "refused" and attempt.died else status, reason, _outcome(job.folder))
 
     def _status(self, job: Job, event: Exited) -> tuple[Status, str]:
         """Status and reason of a job whose process has ended: by its record, else by the exit code."""

@@ -185,6 +185,16 @@ def test_a_baseline_of_two_records_of_a_seed_is_refused(status: Status, record_r
     assert "toy/dqn/Catch: seed 0 has a second record with other numbers, such as results/" in error
 
 
+def test_unfinished_seeds_in_other_versions_leave_a_gate_at_equal_steps_open(record_run: RecordRun) -> None:
+    for seed in range(6):
+        versions = {"env": {"env": "test/later"}} if seed > 2 else {}
+        means = [0.0, *[12_150.0 + seed if seed < 3 else 0.0] * 150]
+        run = {"suite": "mujoco", "algo": "sac", "task": "HalfCheetah-v4", "status": "interrupted"}
+        record_run(means, **run, seed=seed, environment=versions)
+    out = stdout_of("check mujoco --at --strict", 4)
+    assert "3 runs in other versions of the environment left out" in out and "1 ON TRACK" in out
+
+
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
     for seed in range(9):
         later = {"env": {"env": "test/later"}} if seed > 5 else {}

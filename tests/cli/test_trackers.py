@@ -244,6 +244,13 @@ def test_hanging_tracker_delays_the_end_only_briefly(
     assert capsys.readouterr().err == "--track: not every epoch was written within 0 s; the records are whole\n"
 
 
+def test_a_file_in_the_place_of_the_events_folder_names_the_option() -> None:
+    Path("board").mkdir()
+    Path("board/tensorboard").touch()
+    error = run_command([*CATCH, "--track", "tensorboard", "--track-dir", "board"])[2]
+    assert "--track-dir" in error and "--output" not in error
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [

@@ -221,6 +221,13 @@ def test_a_seed_with_a_second_record_begins_no_looks(record_run: Record) -> None
     assert "seed 0 has a second record with other numbers" in stderr_of([*DECIDE, "--dry-run"])
 
 
+def test_an_unfinished_seed_beyond_the_design_begins_no_looks(record_run: Record) -> None:
+    record_run([0.0, 0.0], suite=KEY[0], algo=KEY[1], task=KEY[2], seed=7, status="interrupted")
+    error = stderr_of([*DECIDE, "--most-seeds", "5", "--dry-run"])
+    assert "seed 7 is unfinished, so no verdict is good before its end, and only 5 seeds are trained" in error
+    stderr_of([*DECIDE, "--most-seeds", "8", "--dry-run"], 0)
+
+
 @pytest.mark.parametrize("seeds", [2, 3])
 def test_seeds_with_a_fixed_test_begin_no_looks(seeds: int, record_run: Record) -> None:
     folder = ended(record_run, SCORES[:seeds])

@@ -61,6 +61,10 @@ def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[obje
     return store, records
 
 
+def no_best(folder: Path) -> None:
+    shutil.rmtree(folder / "checkpoint")
+
+
 def linked_folder(folder: Path) -> None:
     folder.symlink_to(folder.rename(folder.with_name("aside")))
 
@@ -70,7 +74,17 @@ def linked_suite(folder: Path) -> None:
     suite.symlink_to(suite.rename(suite.with_name("aside")))
 
 
-CHANGES = (linked_folder, linked_suite, no_lock, other_lock, fewer_epochs, no_epochs, another_folder, no_folder)
+CHANGES = (
+    no_best,
+    linked_folder,
+    linked_suite,
+    no_lock,
+    other_lock,
+    fewer_epochs,
+    no_epochs,
+    another_folder,
+    no_folder,
+)
 
 
 @pytest.mark.parametrize("runtime", [QUIET, Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6)])
@@ -81,7 +95,7 @@ def test_a_run_whose_folder_is_changed_halts_with_one_line(
     folder, (store, records) = SHORT.folder(tmp_path), begun(tmp_path, runtime)
     change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    in_place = {fewer_epochs, no_epochs, linked_folder, linked_suite}
+    in_place = {no_best, fewer_epochs, no_epochs, linked_folder, linked_suite}
     own = {".lock", "crash.txt"} if change in in_place else set()  # else they may be another's
     with pytest.raises(ResourceExhausted, match=r"^[^\n]*seed=0[^\n]*while the run was under way; [^\n]+$"):
         list(records)

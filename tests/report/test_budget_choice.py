@@ -121,6 +121,13 @@ def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:
     ]
 
 
+def test_unfinished_seeds_that_hold_a_verdict_open_are_chosen() -> None:
+    paused = replace(row("paused", 1.0, seeds=4), begun=(3,), seed_steps=(3_600_000, 3_600_000, 3_600_000, 360))
+    choice = choose_cells([paused], {paused.key: Verdict("INCONCLUSIVE")}, 100.0)
+    assert [(cell.seeds, cell.steps) for cell in choice.rows] == [((3,), 360)]
+    assert not choose_cells([paused], {paused.key: Verdict("REPRODUCED")}, 100.0).rows
+
+
 def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested(tmp_path: Path) -> None:
     """SAC on HalfCheetah is informative at 50,000 steps; three committed seeds are tested at 200,000."""
     rows_of = partial(remaining_runs, "mujoco", Sources(RESULTS), algorithms=["sac"], informative=True)

@@ -207,6 +207,15 @@ def test_game_without_a_reference_is_listed_last_and_not_compared(record_run: Re
     assert (row.key.task, row.documented, str(row.verdict)) == ("AlienNoFrameskip-v4", None, "NOT COMPARABLE")
 
 
+def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, results: Path) -> None:
+    for seed, games, score in ((0, 128, 1.0), (1, 128, 0.9), (0, 192, -0.8)):
+        sets = [f"protocol.episodes={games}"]
+        record_run([score] * 13, suite="toy", algo="dqn", task="Catch", seed=seed, sets=sets)
+    (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
+    assert (row.measured.score, row.measured.seeds, str(row.verdict)) == (0.95, (0, 1), "NOT COMPARABLE")
+    assert "1 run with protocol.episodes=192" in row.note
+
+
 def test_reference_from_another_environment_is_not_compared() -> None:
     """The documented limit of 50 steps is a termination: a better score without it is no better algorithm."""
     row = cell(Path("results"), "goals", "ddpg+her", "FetchReach-v4")

@@ -90,6 +90,17 @@ def test_a_failed_seed_counts_at_the_random_policys_score(rows: Rows, record_run
     assert scale is not None and row.ours == (20.0, 20.1, 20.2, scale.random) and row.word == "OPEN"
 
 
+def test_a_seed_with_a_second_record_leaves_parity_open(rows: Rows, record_run: RecordRun, tmp_path: Path) -> None:
+    for seed in range(3):
+        for score in (20.0, 19.0):  # the second is of a whole run with other numbers
+            folder = record_run([0.0, *[score + seed / 10] * 3], suite="mujoco", algo="a2c", task=TASK, seed=seed)
+            (tmp_path / "results" / f"{score}").mkdir(exist_ok=True)
+            folder.rename(tmp_path / "results" / f"{score}" / folder.name)
+    (row,) = rows([], [20.0, 20.1, 20.2])
+    assert (row.word, pooled_parity([row, row])) == ("OPEN", [])
+    assert "seeds 0, 1, 2 have second records with other numbers" in row.left_out[0]
+
+
 def test_a_whole_and_a_shorter_curve_of_a_seed_count_once(rows: Rows, tmp_path: Path) -> None:
     rows([20.0, 20.1, 20.2], [20.0, 20.1])
     (tmp_path / "results").rename(tmp_path / "whole")

@@ -80,7 +80,8 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
     [
         ({"status": "failed"}, [], ["1 run that failed: left out"]),
         ({"status": "interrupted"}, [], ["1 run short of the budget: left out"]),
-        ({"status": "interrupted"}, ["--kind", "interval"], []),
+        ({"status": "interrupted"}, ["--kind", "interval"], ["1 run short of the budget: left out"]),
+        ({"status": "failed"}, ["--kind", "interval"], []),  # at the random policy's score
         ({"status": "interrupted"}, ["--algo", "c51"], []),
         ({"sets": ["algo.lr=0.5"]}, [], ["1 run of other settings: left out"]),
         ({"sets": ["algo.lr=0.5"]}, ["--task", "Catch"], []),
@@ -338,6 +339,21 @@ def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None
 def test_report_without_records_is_a_page() -> None:
     assert main(["report", "--output", "a.html"]) == 0
     assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
+
+
+def test_a_task_whose_runs_have_all_failed_stays_in_the_scores(two_algorithms: Path, record_run: RecordRun) -> None:
+    for seed in range(2):
+        record_run([500.0], suite="toy", algo="dqn", task="CartPole-v1", seed=seed, status="failed")
+        record_run([500.0], suite="toy", algo="c51", task="CartPole-v1", seed=seed)
+    tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", Sources(two_algorithms))[1]}
+    assert set(tasks["dqn"]) == set(tasks["c51"]) == {"Catch", "CartPole-v1"}
+
+
+def test_runs_that_run_would_not_do_are_not_planned(two_algorithms: Path, record_run: RecordRun) -> None:
+    record_run([0.0] * 5, suite="toy", task="Catch", seed=2, sets=["budget.steps=8000"])  # done, and not resumed
+    record_run([0.0] * 13, suite="toy", task="Catch", seed=3, environment={"env": {"env": "test/later"}})
+    rows = {row.key[1:3]: row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))}
+    assert (rows["dqn", "Catch"].seeds, rows["dqn", "Catch"].steps) == ((2, 4), 2 * 24_000)
 
 
 def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: RecordRun) -> None:

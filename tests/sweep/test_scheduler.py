@@ -1,7 +1,9 @@
 """The loop of a sweep on a simulated executor: starts, restarts, waits and failures."""
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -146,6 +148,23 @@ def test_exit_code_gives_the_status_without_an_outcome(tmp_path: Path, code: int
     assert [e.status for e in endings] == [status] and "rlbench" not in reason
     assert ("its log is empty" if code == 143 else "its last words") in reason
     assert len(engine.started) == starts
+
+
+def test_a_halted_run_that_cannot_begin_again_has_halted(tmp_path: Path) -> None:
+    """On a full disk the second process refuses the folder that the first one has written to."""
+    engine = Scripted({0: [[Begun(0), Exited(5, "the disk is full")], [Exited(2, "the folder cannot be written")]]})
+    endings, _ = run_jobs([job(tmp_path)], engine)
+    assert [(e.status, e.reason) for e in endings] == [("halted", "the folder cannot be written")]
+
+
+def test_a_finished_record_of_another_run_is_refused(tmp_path: Path) -> None:
+    one, other, variant = job(tmp_path, 0), job(tmp_path, 1), replace(job(tmp_path, 2), folder=tmp_path / "variant")
+    finished(one, tmp_path)
+    shutil.copytree(one.folder, other.folder)
+    shutil.copytree(one.folder, variant.folder)
+    endings, _ = run_jobs([one, other, variant], Scripted({}))
+    assert [e.status for e in endings] == ["done", "refused", "refused"]
+    assert f"holds another run ({one.spec.id}, seed 0); move it away" in endings[1].reason
 
 
 def test_lost_machine_does_not_fail_the_run(tmp_path: Path) -> None:
