@@ -110,6 +110,7 @@ class Cell:
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget, or lost after a look
+    second: int = 0  # seeds with a second record
 
 
 def every_cell(
@@ -133,7 +134,7 @@ def every_cell(
         for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
             returns = dataset_returns(cell.key, group.all, returns_by_file)
             is_good = at is not None and at.word in {"ON TRACK", "AHEAD"}
-            at_step = replace(at, word="OPEN") if at is not None and is_good and group.second(group.complete) else at
+            at_step = replace(at, word="OPEN") if at is not None and is_good and cell.second else at
             row = replace(cell, verdict=_verdict(verdict, group), at=at_step, dataset_returns=returns)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
@@ -229,7 +230,8 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         at=at,
         all_scores=whole.scores if whole is not None else (),
         looks=runs.looks,
-        unfinished=len(runs.unfinished) + len(runs.lost_seeds) + len(runs.second(runs.complete)),
+        unfinished=len(runs.unfinished) + len(runs.lost_seeds),
+        second=len(runs.second(runs.complete)),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from rlbench.report.cells import Cell
-from rlbench.report.pooled import Effect, Meta, Pooled, meta_analysis, pooled_rows
+from rlbench.report.pooled import Effect, Kind, Meta, Pooled, meta_analysis, pooled_rows
 from rlbench.report.reference_table import DATA
 
 
@@ -80,13 +80,17 @@ def test_the_committed_rows_equal_an_independent_computation(mujoco_cells: tuple
 
 
 def test_unfinished_cells_and_cells_of_two_origins_are_not_pooled(mujoco_cells: tuple[Cell, ...]) -> None:
-    def rows(group: list[Cell]) -> list[tuple[str, int]]:
-        return [(row.origin, len(row.keys)) for row in pooled_rows(group) if row.kind == "full"]
+    def rows(group: list[Cell], kind: Kind = "full") -> list[tuple[str, int]]:
+        return [(row.origin, len(row.keys)) for row in pooled_rows(group) if row.kind == kind]
 
     (ppo,) = (row for row in pooled_rows(mujoco_cells) if (row.algorithm, row.kind) == ("ppo", "full"))
     group = [cell for cell in mujoco_cells if cell.key in ppo.keys]
     count = len(group)
     assert rows([replace(group[0], unfinished=1), *group[1:]]) == [(group[0].origin, count - 1)]
+    ((origin, pooled_cells),) = rows(group, "at")
+    index = next(place for place, cell in enumerate(group) if cell.at is not None and cell.at.test is not None)
+    group[index] = replace(group[index], second=1)
+    assert rows(group, "at") == [(origin, pooled_cells - 1)]
     both = [replace(cell, origin=origin) for origin in ("own", "rlbench") for cell in group]
     assert rows(both) == [("own", count), ("rlbench", count)]
 
