@@ -36,16 +36,16 @@ def tensorboard(
     is a record of results/ that an own run repeats.
     """
     from rlbench.cli.trackers import curves_in
-    from rlbench.records.files import folders
+    from rlbench.records.files import folders, suite_of
     from rlbench.records.store import read_record
     from rlbench.report.exports import events, update_file
     from rlbench.report.sources import sources
 
     suites = [check_suite(name) for name in names or ()]
-    places = [(folder, folder.relative_to(place)) for place in sources(results).folders for folder in folders(place)]
+    places = [folder for place in sources(results).folders for folder in folders(place)]
     rows: dict[Path, dict[str, object]] = {}
     repeats, damaged = 0, False
-    for folder in (folder for folder, inside in places if not suites or inside.parts[0] in suites):
+    for folder in (folder for folder in places if not suites or suite_of(folder) in suites):
         try:
             record = read_record(folder)
         except RefusedFile as error:

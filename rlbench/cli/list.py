@@ -48,9 +48,8 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 
 def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
-    from rlbench.records.files import folders
+    from rlbench.records.files import folders, suite_of
     from rlbench.report.sources import sources
 
-    own = sources(results).own
-    runs = [(folder.relative_to(own).parts[0], str(folder)) for folder in folders(own)]
+    runs = [(suite_of(folder), str(folder)) for folder in folders(sources(results).own)]
     return [(of, folder) for of, folder in runs if suite in {None, of}]

@@ -35,7 +35,7 @@ LEFT_OUT: Final = {
     "other_data": "on another data file",
     "versions": "in other versions of the environment",
     "copies": "with the numbers of another seed",
-    "duplicates": "with another record of the same seed",
+    "duplicates": "of a seed that another record counts for",
 }
 """Parts of ``Runs`` that no exported table and no curve has, and their names."""
 

@@ -122,6 +122,9 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
         data = check_data(record.spec, runtime)
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
+    except RefusedFile as error:
+        problem = str(error).partition(";")[0]
+        raise RefusedFile(f"{problem}; name the file that it learned from with --dataset") from None
     stop = Stop(phase="setup")
     with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop), _writing(place):
         check_memory([record.spec], runtime)

@@ -80,7 +80,7 @@ def plot(
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     check_output_path(output, "--output")
     from rlbench.report.figure_style import rc_settings
-    from rlbench.report.plot_data import runs_not_drawn
+    from rlbench.report.plot_data import runs_not_drawn, runs_without_score
     from rlbench.report.plots import draw, encode_figure
     from rlbench.report.sources import sources
 
@@ -90,6 +90,6 @@ def plot(
     write_file(output, content)
     print_note(f"{output}: {len(content):,} bytes")
     if kind != "forest":
-        failed = {"failed": "that failed"} if kind in {"curves", "walltime"} else {}
-        reasons = {**failed, "short": "short of the budget", **LEFT_OUT}
-        print_left_out(runs_not_drawn(suite, evidence, tasks=task or [], algorithms=algo or []), reasons)
+        left_out = runs_not_drawn if kind in {"curves", "walltime"} else runs_without_score
+        reasons = {"failed": "that failed", "short": "short of the budget", **LEFT_OUT}
+        print_left_out(left_out(suite, evidence, tasks=task or [], algorithms=algo or []), reasons)

@@ -125,7 +125,7 @@ def compare(
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared
-    from rlbench.report.compare import comparison_document, comparison_text
+    from rlbench.report.comparison_text import comparison_document, comparison_text
     from rlbench.report.sources import sources
 
     comparison = compared(first, second, sources(results), suite, at=at)

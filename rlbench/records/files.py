@@ -231,7 +231,8 @@ def folders(results: Path) -> Iterator[Path]:
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for root, names, file_names in os.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith(("attempt-", ".")))
-        in_run = Path(root).name.startswith("seed=")  # whose readers refuse what they need
+        name = results.resolve().name if Path(root) == results else Path(root).name  # of ``.`` or a link its target's
+        in_run = name.startswith("seed=")  # whose readers refuse what they need
         for name in () if in_run else file_names:
             if not name.startswith(".") and not Path(root, name).is_file():
                 refuse_link(Path(root, name))  # such as a link to a disk that is not mounted
@@ -243,6 +244,11 @@ def folders(results: Path) -> Iterator[Path]:
             names.clear()
             if any(Path(root, part).exists() for part in PARTS):
                 yield Path(root)
+
+
+def suite_of(folder: Path) -> str:
+    """The suite in the path of a run's folder, as ``store.folder_of`` builds it."""
+    return folder.resolve().parts[-5:][0]
 
 
 def _refuse_unreadable(error: OSError) -> None:

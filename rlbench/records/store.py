@@ -161,7 +161,7 @@ class Store:
         self._resumes = False  # the run of a former process
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.died: str | None = None  # why the attempt before this one ended, where it crashed
-        self.best: Path | None = None  # the checkpoint of the best policy, where this process has saved it
+        self.best: Path | None = None  # the checkpoint of the best policy, where there is one
 
     @classmethod
     def lock(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
@@ -325,14 +325,23 @@ class Store:
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")
 
+    def _refuse_other_run(self, spec: Spec) -> None:
+        """Put no other run aside: it would count as an attempt at this one."""
+        try:
+            record = read_record(self.folder)
+        except RefusedFile:  # damaged, or nothing is there
+            return
+        refuse_other_run(record, spec)
+
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
         with files.writing(self.folder):
             for temporary in self.folder.glob("*.json*.tmp"):
                 temporary.unlink()
                 faults.point("lock.swept")
-        if force:
-            set_aside(self.folder)
         path = self.folder / "spec.json"
+        if force:
+            self._refuse_other_run(spec)
+            set_aside(self.folder)
         if force or not path.exists():
             others = [part for part in PARTS[1:] if (self.folder / part).exists()]
             if others:
@@ -345,6 +354,8 @@ class Store:
         lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes = True
+            best = self.folder / "checkpoint" / "best"
+            self.best = best if best.exists() else None
             if lines.exists():
                 disk.open_append(lines).close()  # a hard link is refused now, not after an epoch
         text = files.read_text(lines) if lines.exists() else ""

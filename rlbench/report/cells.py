@@ -40,8 +40,8 @@ from rlbench.report.reference_scores import (
     threshold,
 )
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, estimator_of, on_scale, scale_of
-from rlbench.report.remarks import imported_remarks, remarks
-from rlbench.report.run_index import Runs, counts_by_setting, gather, with_imported
+from rlbench.report.remarks import imported_remarks, remarks, setting_remarks
+from rlbench.report.run_index import Runs, gather, with_imported
 from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns
 from rlbench.report.verdict import (
     ALPHA,
@@ -327,9 +327,7 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     if runs.failed and cell.measured is not None:
         every = count_text(len(runs.scored), "run")
         yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.scores[-1]:,.6g}"
-    measured_runs = runs.main_protocol if word == "NOT COMPARABLE" else ()
-    if others := [*runs.variants, *(run for run in runs.other_protocol if run not in measured_runs)]:
-        yield counts_by_setting(others)
+    yield from setting_remarks(runs, word)
     yield from remarks(runs)
     yield from _open_questions(cell, runs, parity)
 

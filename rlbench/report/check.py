@@ -278,7 +278,8 @@ def _score_findings(
         if word == "PASSED":
             other_work = settings_differ or data_differ or version_change
             word = "TOO FEW" if few or short or second else "SUSPECT" if other_work else word  # the others may be bad
-        provenance = [second_remark(second)] if settings and second else [] if settings else remarks(group)
+        provenance = [] if settings else [*remarks(group)]
+        provenance += [second_remark(second)] if second and runs is not group.complete else []
         change = f"with {', '.join(settings)}" if settings else ""
         changes = version_change, settings_change, data_change
         parts = (ruling.reason, few, unfinished, *changes, *provenance, change)
@@ -309,13 +310,13 @@ def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
 def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run], *, at: bool = False) -> Iterator[Finding]:
     """The failed candidates, and open findings for ended runs that are left out: no good seeds hide them.
 
-    ``at`` equal steps every evaluated run counts as ended.
+    ``at`` equal steps every run that has taken a step counts as ended.
     """
     for run in candidates:
         if run.status == "failed":
             yield _finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}")
     for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_data, "on other data")):
-        if any(is_whole(run) or (at and run.evaluations) for run in others):
+        if any(is_whole(run) or (at and run.env_steps) for run in others):
             text = count_text(len(others), "run")
             yield _finding(key, "run", "INCONCLUSIVE", f"{text} {where} left out")
 

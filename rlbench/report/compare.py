@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from rlbench.config.names import number_text, steps_text
 from rlbench.errors import UnknownName, UsageError, suggest_path
 from rlbench.records.imported import origin_texts
 from rlbench.report.aggregate import (
@@ -24,11 +23,10 @@ from rlbench.report.aggregate import (
     scores_of,
     with_failed,
 )
-from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import scores_up_to, step_of_three
-from rlbench.report.estimate import FULL, mean
+from rlbench.report.estimate import FULL
 from rlbench.report.reference_scores import primary_references
-from rlbench.report.reference_table import CellKey, cell_name, task_name
+from rlbench.report.reference_table import CellKey, cell_name
 from rlbench.report.run_index import Runs, gather, setting, with_imported
 from rlbench.report.runs import Run, separate
 
@@ -39,7 +37,6 @@ COMPARED_PARTS: Final = ("task", "protocol", "budget")
 """The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
 
 ENDED: Final = frozenset({"done", "failed"})
-INTERVAL_SEEDS: Final = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
 
 RunsOfSides: TypeAlias = tuple[Mapping[CellKey, Runs], Mapping[CellKey, Runs]]
 
@@ -72,8 +69,7 @@ def match_cells(
         if not a or not b:
             continue
         reasons = [_ambiguity(name, own) for name, own in zip(names, (a, b), strict=True) if len(own) > 1]
-        reference = primary_references(key.suite).get(key) if a[0].default or b[0].default else None
-        budgets = _budgets(a[0], b[0], reference.limit if reference else None)
+        budgets = _budgets(key, a[0], b[0])
         if not reasons and (differences := _differences(a[0], b[0], budgets, at=at, algorithms=algorithms)):
             remedy = _budget_remedy(budgets, (*a[0].runs.all, *b[0].runs.all)) if "budget" in differences else ""
             reasons = [f"they differ in {', '.join(differences)}{remedy}"]
@@ -84,7 +80,7 @@ def match_cells(
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
             more = [r for r in side[key].short if others is not side[key] and r.id not in {o.id for o in others.all}]
             for where, runs in (
-                ("with another record of the same seed", side[key].duplicates),
+                ("of a seed that another record counts for", side[key].duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
                 ("in other versions of the environment", others.versions),
                 ("with the numbers of another seed", others.copies),
@@ -134,7 +130,7 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     if runs.complete or documented.short or any(run.budget >= runs.budget for run in runs.failed):
         return [SettingRuns(documented, default=True, left_out=runs)]
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
-    for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data):
+    for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data, *runs.versions):
         group = groups[run.id, run.data_file]
         {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
     for group in groups.values():
@@ -168,9 +164,14 @@ def _differences(
     return [part for part in differences if not at or part != "budget"]
 
 
-def _budgets(first: SettingRuns, second: SettingRuns, limit: int | None) -> list[int]:
-    """The fewest steps of a run of each side, up to ``limit``; none of final scores, which state no steps."""
-    budgets = []
+def _budgets(key: CellKey, first: SettingRuns, second: SettingRuns) -> list[int]:
+    """The fewest steps of a run of each side; none of final scores, which state no steps.
+
+    Beside imported curves, which end at the reference's steps, at most those.
+    """
+    is_imported = any(run.origin for run in (*first.runs.all, *second.runs.all))
+    reference = primary_references(key.suite).get(key) if is_imported and (first.default or second.default) else None
+    limit, budgets = reference.limit if reference else None, []
     for side in (first, second):
         runs = [r for r in side.runs.all if not r.origin or "steps" not in origin_texts([r.origin], "unknown")]
         budgets += [min([limit or runs[0].budget, *(run.budget for run in runs)])] if runs else []
@@ -299,7 +300,9 @@ def _task(key: CellKey, one: SettingRuns, other: SettingRuns, sources: str, *, a
     better = probability_of_improvement([b], [a])
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
     versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
-    settings = " against ".join(dict.fromkeys(setting(side.runs.all[0]) for side in (one, other)))
+    settings = " against ".join(
+        dict.fromkeys(setting(r) for side in (one, other) if not (r := side.runs.all[0]).origin)
+    )
     texts = {"versions": versions, "sources": sources, "settings": "" if settings == "published" else settings}
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step, **texts)
 
@@ -326,75 +329,3 @@ def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple
         gaps=(bootstrap(optimality_gap, first), bootstrap(optimality_gap, second)),
         improvement=probability_of_improvement(second, first),
     )
-
-
-def comparison_text(comparison: Comparison, width: int | None = None) -> str:
-    """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
-    from rlbench.report.tables import score_text
-
-    first, second = comparison.names
-    header = ("TASK", first, second, f"P({second} better)")
-    rows = [
-        (
-            _name(task, first) + ("" if task.step is None else f" @{steps_text(task.step)}"),
-            *(
-                f"{score_text(mean(scores))} ({len(scores)})" + " (imported)" * is_imported
-                for scores, is_imported in zip((task.first, task.second), task.is_imported, strict=True)
-            ),
-            _percent(task.improvement),
-        )
-        for task in comparison.tasks
-    ]
-    few = comparison.fewest < INTERVAL_SEEDS
-    at_steps = any(task.step is not None for task in comparison.tasks)
-    lines = ["At equal steps: means of a seed's last three evaluations to the largest step of both sides."] * at_steps
-    for name, middle, gap in zip(comparison.names, comparison.interquartile_means, comparison.gaps, strict=True):
-        lines.append(f"interquartile mean of {name}: {_text(middle, few=few)}; optimality gap: {_text(gap, few=few)}")
-    lines.append(f"probability that a run of {second} beats one of {first}: {_percent(comparison.improvement)}")
-    lines.append(f"Scores: mean over seeds (how many). Scale: {comparison.scale}. Intervals: 95 %, over seeds.")
-    if few:
-        lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
-    for task in comparison.tasks:
-        lines += [f"{_name(task, first)}: {text}." for text in (task.versions, task.sources, task.settings) if text]
-    lines += [f"Not compared: {text}." for text in comparison.left_out]
-    return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
-
-
-def _name(task: Task, first: str) -> str:
-    return cell_name(task.key) if split_folder(first) else f"{task.key.suite}/{task_name(task.key)}"
-
-
-def comparison_document(comparison: Comparison) -> dict[str, object]:
-    """The same for scripts; ``low`` and ``high`` of a mean are null below five seeds."""
-    bare = {"low": None, "high": None} if comparison.fewest < INTERVAL_SEEDS else {}
-    return {
-        "names": list(comparison.names),
-        "scale": comparison.scale,
-        "iqm": [estimate._asdict() | bare for estimate in comparison.interquartile_means],
-        "optimality_gap": [gap._asdict() | bare for gap in comparison.gaps],
-        "improvement": comparison.improvement._asdict(),
-        "left_out": list(comparison.left_out),
-        "tasks": [
-            {
-                **task.key._asdict(),
-                **({} if task.step is None else {"step": task.step}),
-                "left": list(task.first),
-                "right": list(task.second),
-                "imported": list(task.is_imported),
-                "improvement": task.improvement._asdict(),
-                **{name: text for name in ("versions", "sources", "settings") if (text := getattr(task, name))},
-            }
-            for task in comparison.tasks
-        ],
-    }
-
-
-def _text(estimate: Estimate, *, few: bool) -> str:
-    """A mean with its interval, without it where seeds are too few, or where all are equal and it has no width."""
-    bare = few or estimate.low == estimate.high
-    low, high = number_text(estimate.low, ".3f"), number_text(estimate.high, ".3f")
-    return number_text(estimate.value, ".3f") + ("" if bare else f" [{low}, {high}]")
-
-
-def _percent(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.0f} % [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"

@@ -31,7 +31,6 @@ from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.remarks import second_remark
 from rlbench.report.run_index import documented_spec
 from rlbench.report.runs import Run, keep_one
 from rlbench.report.table_data import fields
@@ -168,8 +167,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
     peers, left_out = _peers([run for run in runs.curves if run.origin.get("kind") == "evaluation"])
-    files = {run.data_file for run in peers}
-    scored_runs = [run for run in runs.evaluated if run.data_file in files]
+    scored_runs = [run for run in runs.evaluated if run.data_file in {peer.data_file for peer in peers}]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch
@@ -185,17 +183,18 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
-    left_out += (second_remark(second),) if (second := runs.second(runs.complete)) else ()
-    way, test = None, CellTest(word="INCONCLUSIVE") if second else None
-    if scale is not None and not second and (curve is None or curve.has_risen(step)):
+    way, test, second = None, None, len(runs.second(runs.complete))
+    left_out += (count_text(second, "second record"),) * bool(second)
+    if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     if below := len(scored_runs) - len(ours):
-        left_out = (*left_out, f"{count_text(below, 'seed')} of rlbench below the step")
+        left_out += (f"{count_text(below, 'seed')} of rlbench below the step",)
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
         std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
         test_of = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
-        test = with_failures(test_of, ours, floors) if len(theirs) >= MIN_SEEDS else CellTest(word="INCONCLUSIVE")
+        is_open = second or len(theirs) < MIN_SEEDS
+        test = CellTest(word="INCONCLUSIVE") if is_open else with_failures(test_of, ours, floors)
         ours += floors
     origins = [run.origin for run in peers]
     return Parity(
@@ -210,7 +209,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         ours=tuple(ours),
         peer=tuple(theirs),
         reference=point,
-        way=way,
+        way=None if second else way,  # and so no cell of a pooled row
         test=test,
     )
 

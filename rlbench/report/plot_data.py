@@ -99,7 +99,7 @@ def algorithm_scores(
     suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a run with a score; failed ones have the random policy's."""
-    cells = {k: r for k, r in _find_cells(suite, evidence, tasks, algorithms).items() if r.scored}
+    cells = {k: r for k, r in _find_cells(suite, evidence, tasks, algorithms).items() if _has_scores(k, r)}
     scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
     references = _references(suite)
     keys = list(scores)
@@ -120,6 +120,19 @@ def algorithm_scores(
             )
         )
     return scale_text, tuple(algo_scores)
+
+
+def _has_scores(key: CellKey, runs: Runs) -> bool:
+    """True if a cell has a finished run, or failed ones and a random policy's score."""
+    return bool(runs.complete or (runs.failed and scale_of(key) is not None))
+
+
+def runs_without_score(
+    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> dict[CellKey, Runs]:
+    """The runs of each cell that no figure of scores shows."""
+    cells = _find_cells(suite, evidence, tasks, algorithms)
+    return {key: replace(runs, failed=[] if _has_scores(key, runs) else runs.failed) for key, runs in cells.items()}
 
 
 class ShortfallRow(NamedTuple):

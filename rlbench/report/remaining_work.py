@@ -167,7 +167,7 @@ def _remaining(
     end = until if informative and until is not None else spec.budget.steps if spec else 0
     own_id = spec.id if spec else ""
     steps_of = {run.seed: min(run.env_steps, end) for run in runs.short if run.id == own_id}  # others are not resumed
-    others = (run for run in (*runs.other_data, *runs.versions) if run.id == own_id and is_whole(run))
+    others = (run for run in (*runs.other_data, *runs.versions, *runs.copies) if run.id == own_id and is_whole(run))
     done = {run.seed for run in (*runs.scored, *others)}
     done |= {run.seed for run in runs.short if informative and run.env_steps >= end}
     missing = tuple(seed for seed in seeds if seed not in done)
@@ -282,10 +282,11 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
 def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
     """The row with as many seeds as its verdict needs, those that lack least; None if it is decided or has too few."""
     verdict = verdicts.get(row.key, Verdict("NOT RUN"))
-    seeds = seeds_needed(verdict) or (len(row.begun) if verdict.word == "INCONCLUSIVE" else None)
+    seeds = seeds_needed(verdict) or (len(row.begun) if verdict == Verdict("INCONCLUSIVE") else None)
     if not seeds or seeds > len(row.seeds):
         return None
-    nearest = sorted(sorted(range(len(row.seeds)), key=row.seed_steps.__getitem__)[:seeds])
+    order = sorted(range(len(row.seeds)), key=lambda i: (row.seeds[i] not in row.begun, row.seed_steps[i]))
+    nearest = sorted(order[:seeds])
     return replace(
         row, seeds=tuple(row.seeds[i] for i in nearest), seed_steps=tuple(row.seed_steps[i] for i in nearest)
     )

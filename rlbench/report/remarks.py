@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlbench.config.names import count_text, printable
 from rlbench.records import imported
+from rlbench.report.run_index import counts_by_setting
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -45,16 +46,26 @@ def remarks(group: Runs) -> Iterator[str]:
     if second:
         yield second_remark(second)
     if count := len(group.duplicates) - len(second):
-        yield f"not counted: {count_text(count, 'other record')} of its seeds"
+        yield f"not counted: {count_text(count, 'more record')} of the same seeds"
     yield from _version_differences(runs)
 
 
 def second_remark(second: Sequence[Run]) -> str:
-    """Name the seeds of second records, and one to put aside."""
-    seeds = sorted({run.seed for run in second})
-    have = "seed {} has a second record" if len(seeds) == 1 else "seeds {} have second records"
-    names = have.format(", ".join(map(str, seeds)))
-    return f"{names} with other numbers, such as {printable(str(second[0].folder))}: keep one record of each seed"
+    """The seeds of second records, and the folder of one."""
+    seeds, folder = sorted({run.seed for run in second}), printable(str(second[0].folder))
+    if len(seeds) == 1:
+        return f"seed {seeds[0]} has a second record with other numbers, not counted: move one of the two, as {folder}"
+    names = ", ".join(map(str, seeds))
+    return f"seeds {names} have second records with other numbers, not counted: move one of each, as {folder}"
+
+
+def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
+    """Counts of the runs whose score is not shown, and the settings of those where it is one of several."""
+    measured_runs = runs.main_protocol if word == "NOT COMPARABLE" else []
+    if len(measured_runs) < len(runs.other_protocol) and measured_runs:
+        yield f"the score is of {counts_by_setting(measured_runs)}"
+    if others := [*runs.variants, *(run for run in runs.other_protocol if run not in measured_runs)]:
+        yield counts_by_setting(others)
 
 
 def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:

@@ -68,9 +68,9 @@ class Runs:
     @property
     def main_protocol(self) -> list[Run]:
         """The runs of another protocol that repeat one experiment: the one with most runs."""
-        counts = Counter((run.id, run.data_file) for run in self.other_protocol)
-        main = max(counts, key=lambda identity: counts[identity], default=None)
-        return [run for run in self.other_protocol if (run.id, run.data_file) == main]
+        kinds = [(run.id, run.data_file, run.env_versions) for run in self.other_protocol]
+        main = max(kinds, key=kinds.count, default=None)
+        return [run for run, kind in zip(self.other_protocol, kinds, strict=True) if kind == main]
 
     @property
     def scored(self) -> tuple[Run, ...]:
@@ -137,8 +137,8 @@ def _drop_parts(*parts: list[Run]) -> None:
     points_of: dict[tuple[object, ...], list[set[tuple[int, float]]]] = defaultdict(list)
     dropped, runs = set(), [run for run in chain(*parts) if run.status != "failed"]
     for run in sorted(runs, key=lambda r: (-len(r.evaluations), r.status != "done", -r.env_steps, r.folder)):
-        env, kind = str(run.environment.get("env")), run.origin.get("kind")
-        others = points_of[run.id, run.seed, run.data_file, env, kind]
+        env = run.origin["kind"] if run.origin else str(run.environment.get("env"))  # files spell it in several ways
+        others = points_of[run.id, run.seed, run.data_file, env]
         points = {(evaluation.env_steps, evaluation.mean) for evaluation in run.evaluations}
         if any(points <= theirs for theirs in others):
             dropped.add(run.folder)
@@ -260,13 +260,14 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
         spaced = one_an_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
-        run = replace(curve, evaluations=spaced, budget=cells.budget, env_steps=min(curve.env_steps, cells.budget))
+        end = min(curve.budget, cells.budget)
+        run = replace(curve, evaluations=spaced, budget=end, env_steps=end)
         if run.digest and first[run.digest] is not curve:
             cells.copies.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
         elif run.env_steps >= FULL * cells.budget and spaced and spaced[-1].env_steps >= LATE * cells.budget:
-            cells.complete.append(run)
+            cells.complete.append(replace(run, budget=cells.budget))
         else:  # to its last point that counts, whatever later steps it states
             end = spaced[-1].env_steps if spaced else 0
             cells.short.append(replace(run, budget=end, env_steps=end))

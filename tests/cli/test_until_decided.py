@@ -221,11 +221,17 @@ def test_a_seed_with_a_second_record_begins_no_looks(record_run: Record) -> None
     assert "seed 0 has a second record with other numbers" in stderr_of([*DECIDE, "--dry-run"])
 
 
-def test_an_unfinished_seed_beyond_the_design_begins_no_looks(record_run: Record) -> None:
+def test_an_unfinished_seed_beyond_the_next_look_begins_none(record_run: Record) -> None:
     record_run([0.0, 0.0], suite=KEY[0], algo=KEY[1], task=KEY[2], seed=7, status="interrupted")
-    error = stderr_of([*DECIDE, "--most-seeds", "5", "--dry-run"])
-    assert "seed 7 is unfinished, so no verdict is good before its end, and only 5 seeds are trained" in error
-    stderr_of([*DECIDE, "--most-seeds", "8", "--dry-run"], 0)
+    for most in ("5", "8"):
+        error = stderr_of([*DECIDE, "--most-seeds", most, "--dry-run"])
+        assert "seed 7 is unfinished, so no verdict of the next look, at 3 seeds, is good; finish it first" in error
+
+
+def test_an_unfinished_seed_beside_a_decided_cell_is_no_matter(record_run: Record) -> None:
+    looked(ended(record_run, [1.0, 2.0, 3.0]), 1)
+    record_run([0.0, 0.0], suite=KEY[0], algo=KEY[1], task=KEY[2], seed=30, status="interrupted")
+    assert decide()[1]["decisions"][0]["verdict"] == "BELOW"
 
 
 @pytest.mark.parametrize("seeds", [2, 3])

@@ -73,6 +73,25 @@ def test_list_runs_prints_folders(record_run: RecordRun) -> None:
     assert json_of("list runs --json")["runs"][0]["suite"] == "atari"
 
 
+@pytest.mark.parametrize("place", ["results/machine", "results/machine/atari", "results/machine/atari/{}", "link", "."])
+def test_a_suite_is_chosen_wherever_the_results_begin(
+    place: str, record_run: RecordRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = record_run([1.0])
+    Path("machine").mkdir()
+    Path("results/atari").rename("machine/atari")
+    Path("machine").rename("results/machine")
+    own = Path("results", "machine", folder.relative_to(Path("results").resolve()))
+    Path("link").symlink_to(own)
+    if place == ".":
+        monkeypatch.chdir(own)
+    where = place.format(own.relative_to("results/machine/atari"))
+    assert stdout_of(f"list runs --suite atari --results {where}")
+    output = folder.parents[4] / "board"
+    assert f"{output}: 1 run" in stdout_of(f"export tensorboard atari --results {where} --output {output}")
+    assert json_of(f"status --results {where} --json")["runs"]
+
+
 def test_show_prints_every_field_with_its_source_and_the_memory() -> None:
     lines = stdout_of("show atari dqn pongnoframeskip-v4 --set algo.lr=5e-4").splitlines()
     fields = dict(line.partition("#")[0].strip().split(" = ") for line in lines if " = " in line)

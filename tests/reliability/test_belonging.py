@@ -457,3 +457,12 @@ def test_a_record_takes_no_resumption_beyond_the_most(tmp_path: Path) -> None:
         CATCH.words(tmp_path)
     )
     assert len(read_record(folder).resumed) == 1000
+
+
+def test_force_puts_no_other_run_aside(tmp_path: Path) -> None:
+    """It would count as a failed attempt at this one."""
+    folder = CATCH.folder(tmp_path, 0)
+    shutil.copytree(kept(CATCH, 0), folder.with_name("seed=1"))
+    with pytest.raises(RefusedFile, match=r"holds another run .*, seed 0\); move it away"):
+        locked(CATCH.spec(1), tmp_path, force=True)
+    assert not list(folder.with_name("seed=1").glob("attempt-*"))

@@ -390,13 +390,23 @@ def test_imported_curves_end_at_the_steps_of_the_reference(
     assert [task["step"] for task in json_of(f"{command} --at")["tasks"]] == [300_000]
 
 
+def test_training_curves_end_where_their_files_end(tmp_path: Path) -> None:
+    for end in (300_000, 1_000_000):
+        curve = replace(CURVE, kind="training", steps=(100_000, end), returns=(1.0, 2.0))
+        imported.write_curves([curve], tmp_path / f"{end}")
+    names = f"{tmp_path / '300000'} {tmp_path / '1000000'}"
+    assert "they differ in budget: 300,000 and 1,000,000 steps" in stderr_of(f"compare {names}")
+    assert [task["step"] for task in json_of(f"compare {names} --at --json")["tasks"]] == [300_000]
+
+
 def test_other_shorter_curves_of_a_seed_are_not_left_out_silently(tmp_path: Path) -> None:
     gate = f"check mujoco --imported --strict --results {tmp_path}"
     steps = (500_000, 995_000, 1_000_000, 2_000_000)
     for seed in range(5):
         for end in (1, 2, 3, 4):  # the first of these are parts of the last one
             returns = (3_000.0, 3_540.0 + seed, 3_540.0 + seed, 9.0)[:end]
-            curve = replace(CURVE, seed=seed, steps=steps[:end], returns=returns)
+            origin = replace(CURVE.origin, env_id="Hopper" if end == 2 else CURVE.origin.env_id)
+            curve = replace(CURVE, seed=seed, steps=steps[:end], returns=returns, origin=origin)
             imported.write_curves([curve], tmp_path / f"{end}")
     assert "1 REPRODUCED" in stdout_of(gate)
     imported.write_curves([replace(curve, steps=(500_000,), returns=(300.0,))], tmp_path / "bad")

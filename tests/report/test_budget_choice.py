@@ -125,7 +125,10 @@ def test_unfinished_seeds_that_hold_a_verdict_open_are_chosen() -> None:
     paused = replace(row("paused", 1.0, seeds=4), begun=(3,), seed_steps=(3_600_000, 3_600_000, 3_600_000, 360))
     choice = choose_cells([paused], {paused.key: Verdict("INCONCLUSIVE")}, 100.0)
     assert [(cell.seeds, cell.steps) for cell in choice.rows] == [((3,), 360)]
-    assert not choose_cells([paused], {paused.key: Verdict("REPRODUCED")}, 100.0).rows
+    for verdict in (Verdict("REPRODUCED"), Verdict("INCONCLUSIVE", 101)):
+        assert not choose_cells([paused], {paused.key: verdict}, 100.0).rows
+    begun = replace(paused, seed_steps=(360, 3_600_000, 3_600_000, 3_600_000))
+    assert choose_cells([begun], {paused.key: Verdict("INCONCLUSIVE")}, 100.0).rows[0].seeds == (3,)
 
 
 def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_short_records_of_one_seed_count_once_with_the_lowest_evaluations(record
     only = cell(results, "atari", "dqn", "BreakoutNoFrameskip-v4")
     assert only.measured is not None and only.verdict.word == "PARTIAL"
     assert (only.measured.n, only.measured.score, only.measured.low) == (1, 4.0, None)
-    assert "not counted: 2 other records of its seeds" in only.note
+    assert "not counted: 2 more records of the same seeds" in only.note
     evaluations = gather(results)[only.key].short[0].evaluations
     assert [evaluation.mean for evaluation in evaluations] == [1.0, 1.5, 4.0, 3.0]
 
@@ -208,12 +208,13 @@ def test_game_without_a_reference_is_listed_last_and_not_compared(record_run: Re
 
 
 def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, results: Path) -> None:
-    for seed, games, score in ((0, 128, 1.0), (1, 128, 0.9), (0, 192, -0.8)):
-        sets = [f"protocol.episodes={games}"]
-        record_run([score] * 13, suite="toy", algo="dqn", task="Catch", seed=seed, sets=sets)
+    for seed, games, score, env in ((0, 128, 1.0, "a"), (1, 128, 0.9, "a"), (2, 128, -0.9, "b"), (0, 192, -0.8, "a")):
+        sets, environment = [f"protocol.episodes={games}"], {"env": {"env": env}}
+        record_run([score] * 13, suite="toy", task="Catch", seed=seed, sets=sets, environment=environment)
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
     assert (row.measured.score, row.measured.seeds, str(row.verdict)) == (0.95, (0, 1), "NOT COMPARABLE")
-    assert "1 run with protocol.episodes=192" in row.note
+    assert "the score is of 2 runs with protocol.episodes=128" in row.note
+    assert "1 run with protocol.episodes=128, 1 run with protocol.episodes=192" in row.note
 
 
 def test_reference_from_another_environment_is_not_compared() -> None:

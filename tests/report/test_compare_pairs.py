@@ -87,6 +87,17 @@ def test_seeds_that_are_left_out_are_counted(side: str, sets: list[str], usual: 
     assert scores(compare(usual, side, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.5,))]
 
 
+def test_short_runs_in_other_versions_are_counted(record_run: RecordRun) -> None:
+    for folder in ("first", "second"):
+        for seed in range(3):
+            versions = LATER if seed == 2 else {}
+            sets = ["budget.steps=2000"]
+            record_run([0.5], suite="toy", task="Catch", seed=seed, sets=sets, environment=versions)
+        Path("results").rename(folder)
+    text = "toy/dqn/Catch: 1 of {} in other versions of the environment"
+    assert json_of("compare first second --json")["left_out"] == [text.format("first"), text.format("second")]
+
+
 def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: RecordRun) -> None:
     record_run([], suite="toy", task="Catch", status="failed")
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])

@@ -26,7 +26,7 @@ from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import Patch, RecordRun
 from tests.report.conftest import RESULTS, RecordSeeds
 from tests.report.test_tables import Page
 from tests.slow import slow_but
@@ -82,6 +82,7 @@ def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: Rec
         ({"status": "interrupted"}, [], ["1 run short of the budget: left out"]),
         ({"status": "interrupted"}, ["--kind", "interval"], ["1 run short of the budget: left out"]),
         ({"status": "failed"}, ["--kind", "interval"], []),  # at the random policy's score
+        ({"sets": ["algo.lr=0.5"]}, ["--kind", "interval"], ["1 run of other settings: left out"]),
         ({"status": "interrupted"}, ["--algo", "c51"], []),
         ({"sets": ["algo.lr=0.5"]}, [], ["1 run of other settings: left out"]),
         ({"sets": ["algo.lr=0.5"]}, ["--task", "Catch"], []),
@@ -341,12 +342,17 @@ def test_report_without_records_is_a_page() -> None:
     assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
 
 
-def test_a_task_whose_runs_have_all_failed_stays_in_the_scores(two_algorithms: Path, record_run: RecordRun) -> None:
+def test_a_task_whose_runs_have_all_failed_stays_in_the_scores(
+    two_algorithms: Path, record_run: RecordRun, monkeypatch: Patch
+) -> None:
     for seed in range(2):
         record_run([500.0], suite="toy", algo="dqn", task="CartPole-v1", seed=seed, status="failed")
         record_run([500.0], suite="toy", algo="c51", task="CartPole-v1", seed=seed)
     tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", Sources(two_algorithms))[1]}
     assert set(tasks["dqn"]) == set(tasks["c51"]) == {"Catch", "CartPole-v1"}
+    monkeypatch.setattr("rlbench.report.plot_data.scale_of", lambda key: None)
+    tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", Sources(two_algorithms))[1]}
+    assert set(tasks["dqn"]) == {"Catch"}, "without a random score none is known"
 
 
 def test_runs_that_run_would_not_do_are_not_planned(two_algorithms: Path, record_run: RecordRun) -> None:

@@ -148,7 +148,7 @@ def test_a_few_steps_beyond_the_budget_choose_no_record(record_run: RecordRun) -
 def test_a_short_record_of_an_ended_seed_is_noted(record_run: RecordRun, results: Path) -> None:
     record_run([1.0])
     record_run([1.0], sets=["budget.steps=300000"])
-    assert "not counted: 1 other record of its seeds" in "; ".join(remarks.remarks(only(results)))
+    assert "not counted: 1 more record of the same seeds" in "; ".join(remarks.remarks(only(results)))
 
 
 def test_a_failed_record_of_a_variant_counts_before_a_finished_one(record_run: RecordRun, results: Path) -> None:
