@@ -104,6 +104,17 @@ def test_a_run_whose_folder_is_changed_halts_with_one_line(
     assert after == {path: raw for path, raw in before.items() if path.name not in own}
 
 
+def test_a_resumed_run_whose_best_policy_is_removed_halts(tmp_path: Path) -> None:
+    carry(SHORT.spec(), tmp_path, 60)
+    store = locked(SHORT.spec(), tmp_path)
+    records = run(SHORT.spec(), QUIET, store, Stop())
+    next(records)
+    no_best(SHORT.folder(tmp_path))
+    with pytest.raises(ResourceExhausted, match="best: was changed while the run was under way"):
+        list(records)
+    store.release()
+
+
 def both(folder: Path) -> None:
     """Two other epochs in the place of two, of the same length."""
     path = folder / "epochs.jsonl"
