@@ -35,7 +35,7 @@ LEFT_OUT: Final = {
     "other_data": "on another data file",
     "versions": "in other versions of the environment",
     "copies": "with the numbers of another seed",
-    "duplicates": "of a seed that another record counts for",
+    "duplicates": "beside the record that counts for their seed",
 }
 """Parts of ``Runs`` that no exported table and no curve has, and their names."""
 

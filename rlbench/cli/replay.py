@@ -117,14 +117,15 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
     changes = _changes(record, runtime, last)
+    remedy = "name the file that it learned from with --dataset"
     try:
         refuse_other_data(record, runtime)
+    except RefusedFile as error:
+        raise RefusedFile(f"{str(error).rpartition('; ')[0]}; {remedy}") from None
+    try:
         data = check_data(record.spec, runtime)
     except UsageError as error:
-        raise UsageError(f"{record.folder}: {error}; or name the file that it learned from with --dataset") from None
-    except RefusedFile as error:
-        problem = str(error).partition(";")[0]
-        raise RefusedFile(f"{problem}; name the file that it learned from with --dataset") from None
+        raise UsageError(f"{record.folder}: {error}; or {remedy}") from None
     stop = Stop(phase="setup")
     with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop), _writing(place):
         check_memory([record.spec], runtime)

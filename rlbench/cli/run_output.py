@@ -20,7 +20,7 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.epochs import read_epochs
 from rlbench.records.files import folders
 from rlbench.records.looks import DESIGN
-from rlbench.records.store import folder_of, read_outcome, read_record, refuse_other_run
+from rlbench.records.store import folder_of, read_outcome, read_record, refuse_other_attempt, refuse_other_run
 from rlbench.records.types import Outcome
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.columns import sentences
@@ -237,6 +237,8 @@ def print_plan(
         resumes = folder.is_dir() and not force
         if resumes and (folder / "spec.json").exists():
             refuse_other_run(read_record(folder), spec)
+        elif force:
+            refuse_other_attempt(folder, spec)
         outcome = read_outcome(folder) if resumes else None
         epochs = read_epochs(folder, complete=False) if resumes else ()
         status = outcome.status if outcome else ("interrupted" if epochs else "new")

@@ -109,12 +109,11 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         is_open = bool(_undecided([cell], results, ()))
         if is_open and (second := group_runs.second(group_runs.complete)):
             raise UsageError(f"--until-decided: {spec.name}: {second_remark(second)}")
-        upcoming = cell.looks.following or design[-1]
-        beyond = [run.seed for run in group_runs.unfinished if run.seed >= upcoming.seeds]
+        beyond = [run.seed for run in group_runs.unfinished if run.seed >= design[-1].seeds]
         if is_open and beyond:
             raise UsageError(
-                f"--until-decided: {spec.name}: seed {beyond[0]} is unfinished, so no verdict of the next look, at "
-                f"{upcoming.seeds} seeds, is good; finish it first, or move its record away"
+                f"--until-decided: {spec.name}: seed {beyond[0]} has no whole run, so no verdict can be better than "
+                f"INCONCLUSIVE, and only {design[-1].seeds} seeds are trained; move its record away"
             )
         count = len(group_runs.scored)
         if read_looks(folder) is None and count >= MIN_SEEDS:

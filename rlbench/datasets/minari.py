@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
@@ -136,7 +137,8 @@ def _observations(group: h5py.Group, key: str = "observations", depth: int = 0) 
         single = isinstance(item, h5py.Dataset) and len(item.shape or ()) == 1
         values = hdf5.read_numbers(group, key, rank=1 if single else 2)
         return values.reshape(len(values), -1)
-    parts = [_observations(item, name, depth + 1) for name in sorted(item, key=lambda name: (_number(name), str(name)))]
+    is_tuple = all(re.fullmatch(r"_index_\d+", str(name)) for name in item)
+    parts = [_observations(item, name, depth + 1) for name in sorted(item, key=_number if is_tuple else str)]
     rows = [len(part) for part in parts]
     if len(set(rows)) != 1:
         raise RefusedFile(f"{hdf5.array_name(group, key)}: its parts have {rows} rows; check the file")

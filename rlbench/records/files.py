@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -230,10 +230,10 @@ def folders(results: Path) -> Iterator[Path]:
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for root, names, file_names in os.walk(results, onerror=_refuse_unreadable):
-        names[:] = sorted(name for name in names if not name.startswith(("attempt-", ".")))
+        names[:] = sorted(name for name in names if not name.startswith("."))
         name = results.resolve().name if Path(root) == results else Path(root).name  # of ``.`` or a link its target's
-        in_run = name.startswith("seed=")  # whose readers refuse what they need
-        for name in () if in_run else file_names:
+        in_run = name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in PARTS)
+        for name in () if in_run else file_names:  # a run's readers refuse what they need
             if not name.startswith(".") and not Path(root, name).is_file():
                 refuse_link(Path(root, name))  # such as a link to a disk that is not mounted
         for name in names:
@@ -242,13 +242,15 @@ def folders(results: Path) -> Iterator[Path]:
                 raise RefusedFile(f"{Path(root, printable(name))}: has a name that does not print; rename the folder")
         if in_run:
             names.clear()
-            if any(Path(root, part).exists() for part in PARTS):
-                yield Path(root)
+            yield Path(root)
 
 
 def suite_of(folder: Path) -> str:
-    """The suite in the path of a run's folder, as ``store.folder_of`` builds it."""
-    return folder.resolve().parts[-5:][0]
+    """The suite of a run; of a damaged record that in the path, as ``store.folder_of`` builds it."""
+    spec: object = None
+    with suppress(RefusedFile):
+        spec = read_sealed(folder / "spec.json").get("spec")
+    return str(spec.get("suite")) if isinstance(spec, Mapping) else folder.resolve().parts[-5:][0]
 
 
 def _refuse_unreadable(error: OSError) -> None:

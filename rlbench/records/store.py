@@ -69,6 +69,19 @@ class Record:
         return until is not None and bool(self.epochs) and self.epochs[-1].steps >= until
 
 
+def refuse_other_attempt(folder: Path, spec: Spec) -> None:
+    """Refuse to put another run aside: it would count as an attempt at this one.
+
+    Raises:
+        RefusedFile: the folder's record is of other settings or another seed; a damaged record is none.
+    """
+    try:
+        record = read_record(folder)
+    except RefusedFile:
+        return
+    refuse_other_run(record, spec)
+
+
 def refuse_other_run(record: Record, spec: Spec) -> None:
     """Refuse a record of another run in the folder of this one.
 
@@ -266,8 +279,7 @@ class Store:
         """Verify that this process still holds the lock, and that nothing else has changed its epochs and best policy.
 
         Raises:
-            ResourceExhausted: the lock or the best policy is gone, a folder is a link, or the size of ``epochs.jsonl``
-                has changed.
+            ResourceExhausted: lock or best policy is gone, a folder is a link, or ``epochs.jsonl`` has another size.
         """
         lines = self.folder / "epochs.jsonl"
         try:
@@ -325,14 +337,6 @@ class Store:
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")
 
-    def _refuse_other_run(self, spec: Spec) -> None:
-        """Put no other run aside: it would count as an attempt at this one."""
-        try:
-            record = read_record(self.folder)
-        except RefusedFile:  # damaged, or nothing is there
-            return
-        refuse_other_run(record, spec)
-
     def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
         with files.writing(self.folder):
             for temporary in self.folder.glob("*.json*.tmp"):
@@ -340,22 +344,22 @@ class Store:
                 faults.point("lock.swept")
         path = self.folder / "spec.json"
         if force:
-            self._refuse_other_run(spec)
+            refuse_other_attempt(self.folder, spec)
             set_aside(self.folder)
         if force or not path.exists():
             others = [part for part in PARTS[1:] if (self.folder / part).exists()]
             if others:
                 raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
-            metadata = {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
-            files.replace_sealed(path, metadata)
+            files.replace_sealed(
+                path, {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
+            )
             return
         record = read_record(self.folder)
         refuse_other_run(record, spec)
         lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes = True
-            best = self.folder / "checkpoint" / "best"
-            self.best = best if best.exists() else None
+            self.best = best if (best := self.folder / "checkpoint" / "best").exists() else None
             if lines.exists():
                 disk.open_append(lines).close()  # a hard link is refused now, not after an epoch
         text = files.read_text(lines) if lines.exists() else ""

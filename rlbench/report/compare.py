@@ -6,7 +6,7 @@ The cells are paired: per side one setting of each cell, under the same protocol
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -78,16 +78,23 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
-            more = [r for r in side[key].short if others is not side[key] and r.id not in {o.id for o in others.all}]
+            every = side[key]
+            rest = every if others is not every else Runs()
+            ids = {run.id for run in others.all}
             for where, runs in (
-                ("of a seed that another record counts for", side[key].duplicates),
+                ("beside the record that counts for their seed", every.duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
-                ("in other versions of the environment", others.versions),
+                ("in other versions of the environment", [*others.versions, *_of_others(rest.versions, ids)]),
                 ("with the numbers of another seed", others.copies),
-                ("short of the budget", [] if at else [*others.short, *more]),
+                ("short of the budget", [] if at else [*others.short, *_of_others(rest.short, ids)]),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out
+
+
+def _of_others(runs: Sequence[Run], ids: Collection[str]) -> list[Run]:
+    """The runs of other settings than those of ``ids``."""
+    return [run for run in runs if run.id not in ids]
 
 
 def split_folder(name: str) -> tuple[Path, str] | None:
@@ -131,8 +138,9 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
         return [SettingRuns(documented, default=True, left_out=runs)]
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
     for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data, *runs.versions):
-        group = groups[run.id, run.data_file]
-        {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
+        if run not in runs.versions or (run.id, run.data_file) in groups:
+            group = groups[run.id, run.data_file]
+            {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
     for group in groups.values():
         separate(group)
     settings = [SettingRuns(_counting(group, at=at), default=False, left_out=group) for group in groups.values()]

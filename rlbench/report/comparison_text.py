@@ -40,7 +40,8 @@ def comparison_text(comparison: Comparison, width: int | None = None) -> str:
     if few:
         lines.append(f"Fewer than {INTERVAL_SEEDS} seeds of a task: no interval of a mean is shown; run more seeds.")
     for task in comparison.tasks:
-        lines += [f"{_name(task, first)}: {text}." for text in (task.versions, task.sources, task.settings) if text]
+        settings = f"settings {task.settings}" if task.settings else ""
+        lines += [f"{_name(task, first)}: {text}." for text in (task.versions, task.sources, settings) if text]
     lines += [f"Not compared: {text}." for text in comparison.left_out]
     return "\n".join([*aligned([header, *rows], width), "", *sentences(lines, width)])
 

@@ -183,8 +183,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
-    way, test, second = None, None, len(runs.second(runs.complete))
-    left_out += (count_text(second, "second record"),) * bool(second)
+    way, test, second = None, None, len({run.seed for run in runs.second(runs.complete)})
+    left_out += (f"second records of {count_text(second, 'seed')} of rlbench",) * bool(second)
     if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     if below := len(scored_runs) - len(ours):

@@ -178,7 +178,7 @@ def _remaining(
         key=key,
         seeds=missing,
         seed_steps=tuple(end - steps_of.get(seed, 0) for seed in missing),
-        begun=tuple(seed for seed in missing if seed in {run.seed for run in runs.unfinished}),
+        begun=tuple(seed for seed in missing if not informative and seed in {run.seed for run in runs.unfinished}),
         speed=expected.speed if expected and spec else None,
         memory=need.total if need else None,
         runnable=spec is not None,
@@ -283,6 +283,7 @@ def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> R
     """The row with as many seeds as its verdict needs, those that lack least; None if it is decided or has too few."""
     verdict = verdicts.get(row.key, Verdict("NOT RUN"))
     seeds = seeds_needed(verdict) or (len(row.begun) if verdict == Verdict("INCONCLUSIVE") else None)
+    seeds = seeds and max(seeds, len(row.begun))
     if not seeds or seeds > len(row.seeds):
         return None
     order = sorted(range(len(row.seeds)), key=lambda i: (row.seeds[i] not in row.begun, row.seed_steps[i]))

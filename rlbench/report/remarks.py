@@ -52,19 +52,25 @@ def remarks(group: Runs) -> Iterator[str]:
 
 def second_remark(second: Sequence[Run]) -> str:
     """The seeds of second records, and the folder of one."""
-    seeds, folder = sorted({run.seed for run in second}), printable(str(second[0].folder))
-    if len(seeds) == 1:
-        return f"seed {seeds[0]} has a second record with other numbers, not counted: move one of the two, as {folder}"
-    names = ", ".join(map(str, seeds))
-    return f"seeds {names} have second records with other numbers, not counted: move one of each, as {folder}"
+    seeds = sorted({run.seed for run in second})
+    names, folder = ", ".join(map(str, seeds)), printable(str(second[0].folder))
+    have = f"seed {names} has a second record" if len(seeds) == 1 else f"seeds {names} have second records"
+    return f"{have} with other numbers, not counted: move one of a seed's two records, such as {folder}"
 
 
 def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     """Counts of the runs whose score is not shown, and the settings of those where it is one of several."""
-    measured_runs = runs.main_protocol if word == "NOT COMPARABLE" else []
-    if len(measured_runs) < len(runs.other_protocol) and measured_runs:
+    is_measured = word == "NOT COMPARABLE" and not runs.scored and not runs.short
+    measured_runs = runs.main_protocol if is_measured else []
+    others = [run for run in runs.other_protocol if run not in measured_runs]
+    kinds = {(run.id, run.data_file) for run in measured_runs}
+    other_versions = [run for run in others if (run.id, run.data_file) in kinds]
+    if measured_runs and others:
         yield f"the score is of {counts_by_setting(measured_runs)}"
-    if others := [*runs.variants, *(run for run in runs.other_protocol if run not in measured_runs)]:
+    if other_versions:
+        texts = sorted({str(run.env_versions) for run in other_versions})
+        yield f"{count_text(len(other_versions), 'run')} in other versions of the environment ({', or '.join(texts)})"
+    if others := [*runs.variants, *(run for run in others if run not in other_versions)]:
         yield counts_by_setting(others)
 
 

@@ -68,9 +68,11 @@ class Runs:
     @property
     def main_protocol(self) -> list[Run]:
         """The runs of another protocol that repeat one experiment: the one with most runs."""
-        kinds = [(run.id, run.data_file, run.env_versions) for run in self.other_protocol]
+        kinds = [(run.id, run.data_file) for run in self.other_protocol]
         main = max(kinds, key=kinds.count, default=None)
-        return [run for run, kind in zip(self.other_protocol, kinds, strict=True) if kind == main]
+        runs = [run for run, kind in zip(self.other_protocol, kinds, strict=True) if kind == main]
+        versions = [text for run in runs if (text := run.env_versions) is not None]
+        return [run for run in runs if run.env_versions in {None, max(versions, key=versions.count, default=None)}]
 
     @property
     def scored(self) -> tuple[Run, ...]:

@@ -185,6 +185,18 @@ def test_a_baseline_of_two_records_of_a_seed_is_refused(status: Status, record_r
     assert "toy/dqn/Catch: seed 0 has a second record with other numbers, not counted" in error
 
 
+@pytest.mark.parametrize("name", ["seed=5", "attempt-2"])
+def test_a_folder_that_is_named_as_a_run_hides_no_run(name: str, record_run: RecordRun, saved: Path) -> None:
+    for seed in range(5):
+        toy(record_run, 0.9, seed)
+    failed = record_run([0.9], suite="toy", task="Catch", seed=5, status="failed").relative_to(
+        Path("results").resolve()
+    )
+    Path("results", name, failed).parent.mkdir(parents=True)
+    Path("results", failed).rename(Path("results", name, failed))
+    assert "1 FAILED" in stdout_of(f"check toy --baseline {saved} --strict", 5)
+
+
 def test_unfinished_seeds_in_other_versions_leave_a_gate_at_equal_steps_open(record_run: RecordRun) -> None:
     for seed in range(6):
         versions = {"env": {"env": "test/later"}} if seed > 2 else {}

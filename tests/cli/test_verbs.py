@@ -73,19 +73,19 @@ def test_list_runs_prints_folders(record_run: RecordRun) -> None:
     assert json_of("list runs --json")["runs"][0]["suite"] == "atari"
 
 
-@pytest.mark.parametrize("place", ["results/machine", "results/machine/atari", "results/machine/atari/{}", "link", "."])
+@pytest.mark.parametrize("place", ["results/seed=3", "results/seed=3/atari", "results/seed=3/atari/{}", "link", "."])
 def test_a_suite_is_chosen_wherever_the_results_begin(
     place: str, record_run: RecordRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = record_run([1.0])
     Path("machine").mkdir()
     Path("results/atari").rename("machine/atari")
-    Path("machine").rename("results/machine")
-    own = Path("results", "machine", folder.relative_to(Path("results").resolve()))
+    Path("machine").rename("results/seed=3")  # as a job array names them
+    own = Path("results", "seed=3", folder.relative_to(Path("results").resolve()))
     Path("link").symlink_to(own)
     if place == ".":
         monkeypatch.chdir(own)
-    where = place.format(own.relative_to("results/machine/atari"))
+    where = place.format(own.relative_to("results/seed=3/atari"))
     assert stdout_of(f"list runs --suite atari --results {where}")
     output = folder.parents[4] / "board"
     assert f"{output}: 1 run" in stdout_of(f"export tensorboard atari --results {where} --output {output}")

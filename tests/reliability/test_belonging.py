@@ -466,3 +466,4 @@ def test_force_puts_no_other_run_aside(tmp_path: Path) -> None:
     with pytest.raises(RefusedFile, match=r"holds another run .*, seed 0\); move it away"):
         locked(CATCH.spec(1), tmp_path, force=True)
     assert not list(folder.with_name("seed=1").glob("attempt-*"))
+    assert "holds another run" in stderr_of([*CATCH.words(tmp_path, "1"), "--force", "--dry-run"])

@@ -127,6 +127,8 @@ def test_unfinished_seeds_that_hold_a_verdict_open_are_chosen() -> None:
     assert [(cell.seeds, cell.steps) for cell in choice.rows] == [((3,), 360)]
     for verdict in (Verdict("REPRODUCED"), Verdict("INCONCLUSIVE", 101)):
         assert not choose_cells([paused], {paused.key: verdict}, 100.0).rows
+    many = replace(paused, begun=(0, 1, 2, 3))
+    assert choose_cells([many], {paused.key: Verdict("PARTIAL")}, 100.0).rows[0].seeds == (0, 1, 2, 3)
     begun = replace(paused, seed_steps=(360, 3_600_000, 3_600_000, 3_600_000))
     assert choose_cells([begun], {paused.key: Verdict("INCONCLUSIVE")}, 100.0).rows[0].seeds == (3,)
 

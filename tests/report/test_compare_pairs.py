@@ -37,7 +37,7 @@ def test_variant_is_compared_with_the_documented_setting(usual: str, record_run:
     record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
     text = " ".join(stdout_of(["compare", usual, "results"]).split())
-    assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: published against lr=0.5." in text
+    assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: settings published against lr=0.5." in text
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_seeds_that_are_left_out_are_counted(side: str, sets: list[str], usual: 
 
 
 def test_short_runs_in_other_versions_are_counted(record_run: RecordRun) -> None:
-    for folder in ("first", "second"):
+    for folder, steps in (("first", 2_000), ("second", 4_000)):  # of the second those in other versions are shorter
         for seed in range(3):
+            sets = [f"budget.steps={2_000 if seed < 2 else steps}"]
             versions = LATER if seed == 2 else {}
-            sets = ["budget.steps=2000"]
             record_run([0.5], suite="toy", task="Catch", seed=seed, sets=sets, environment=versions)
         Path("results").rename(folder)
     text = "toy/dqn/Catch: 1 of {} in other versions of the environment"

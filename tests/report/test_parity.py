@@ -100,7 +100,7 @@ def test_a_seed_with_a_second_record_leaves_parity_open(rows: Rows, record_run: 
     (row,) = rows([], [20.0, 20.1, 20.2])
     assert len(row.ours) == 4, "with the failed seed"
     assert (row.word, pooled_parity([row, row])) == ("OPEN", [])
-    assert row.left_out == ("3 second records",)
+    assert row.left_out == ("second records of 3 seeds of rlbench",)
 
 
 def test_a_whole_and_a_shorter_curve_of_a_seed_count_once(rows: Rows, tmp_path: Path) -> None:
