@@ -285,8 +285,7 @@ class Store:
         try:
             files.refuse_links_above(self.folder, self.results)
         except RefusedFile as error:
-            problem = str(error).partition(";")[0]
-            remedy = f"{problem}: put the folder itself in its place"
+            remedy = f"{str(error).partition(';')[0]}: put the folder itself in its place"
             raise ResourceExhausted(f"{self.folder}: {CHANGED_DURING_RUN}; {remedy}") from None
         if not self._lock.intact():
             raise ResourceExhausted(
@@ -350,9 +349,8 @@ class Store:
             others = [part for part in PARTS[1:] if (self.folder / part).exists()]
             if others:
                 raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
-            files.replace_sealed(
-                path, {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
-            )
+            metadata = {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
+            files.replace_sealed(path, metadata)
             return
         record = read_record(self.folder)
         refuse_other_run(record, spec)

@@ -53,6 +53,9 @@ def test_dictionary_observations_are_concatenated(write_minari: WriteMinari) -> 
     parts = {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)}
     data = read_minari(write_minari([{**episode(3, truncated=True), "observations": parts}]))
     assert data.obs.tolist() == [[0, 2, 1, 1]] * 4
+    numbers = {"x_2": np.ones((4, 1)), "y_1": np.zeros((4, 1))}  # a dictionary's names, not a tuple's
+    data = read_minari(write_minari([{**episode(3, truncated=True), "observations": numbers}]))
+    assert data.obs.tolist() == [[1, 0]] * 4
 
 
 @pytest.mark.parametrize(
