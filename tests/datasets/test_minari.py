@@ -49,13 +49,21 @@ def test_step_both_terminated_and_truncated_counts_as_terminated(write_minari: W
     assert not data.truncated.any()
 
 
-def test_dictionary_observations_are_concatenated(write_minari: WriteMinari) -> None:
-    parts = {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)}
+@pytest.mark.parametrize(
+    ("parts", "row"),
+    [
+        (
+            {"observation": np.ones((4, 2)), "achieved_goal": np.zeros((4, 1)), "desired_goal": np.full(4, 2.0)},
+            [0, 2, 1, 1],
+        ),
+        ({"x_2": np.ones((4, 1)), "y_1": np.zeros((4, 1))}, [1, 0]),  # a dictionary's names, not a tuple's
+    ],
+)
+def test_dictionary_observations_are_concatenated(
+    parts: dict[str, np.ndarray], row: list[int], write_minari: WriteMinari
+) -> None:
     data = read_minari(write_minari([{**episode(3, truncated=True), "observations": parts}]))
-    assert data.obs.tolist() == [[0, 2, 1, 1]] * 4
-    numbers = {"x_2": np.ones((4, 1)), "y_1": np.zeros((4, 1))}  # a dictionary's names, not a tuple's
-    data = read_minari(write_minari([{**episode(3, truncated=True), "observations": numbers}]))
-    assert data.obs.tolist() == [[1, 0]] * 4
+    assert data.obs.tolist() == [row] * 4
 
 
 @pytest.mark.parametrize(
