@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
+from typing import Final, get_args
 
-from rlbench.cli.dataset_option import check_data, refuse_other_data
+from rlbench.cli.dataset_option import CheckedData, check_data, refuse_other_data
 from rlbench.cli.output import print_note
 from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
@@ -26,6 +26,8 @@ from rlbench.signals import Stop, stop_on_signals
 VALUE = re.compile(r"[\w,=: -]{0,200}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
 """Fields of an epoch that no second run repeats."""
+
+DATASET: Final = "name the file that it learned from with --dataset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +114,23 @@ def _writing(place: str) -> Iterator[None]:
         raise ResourceExhausted(problem if "TMPDIR" in problem else f"{problem}, or set TMPDIR") from error
 
 
+def _check_data(record: Record, runtime: Runtime) -> CheckedData | None:
+    try:
+        refuse_other_data(record, runtime)
+    except RefusedFile as error:
+        raise RefusedFile(f"{str(error).rpartition('; ')[0]}; {DATASET}") from None
+    return check_data(record.spec, runtime)
+
+
 def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[str, object], str]:
     from rlbench.run import run
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
     changes = _changes(record, runtime, last)
-    remedy = "name the file that it learned from with --dataset"
     try:
-        refuse_other_data(record, runtime)
-    except RefusedFile as error:
-        raise RefusedFile(f"{str(error).rpartition('; ')[0]}; {remedy}") from None
-    try:
-        data = check_data(record.spec, runtime)
+        data = _check_data(record, runtime)
     except UsageError as error:
-        raise UsageError(f"{record.folder}: {error}; or {remedy}") from None
+        raise UsageError(f"{record.folder}: {error}; or {DATASET}") from None
     stop = Stop(phase="setup")
     with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop), _writing(place):
         check_memory([record.spec], runtime)

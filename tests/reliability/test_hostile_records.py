@@ -353,7 +353,8 @@ def test_a_run_on_a_file_is_replayed_on_that_file(tmp_path: Path, monkeypatch: p
     assert run_command([*run, "--eval-workers", "0"])[0] == 0
     replay = ["verify", "--replay", str(next(tmp_path.glob("results/**/seed=0"))), "--epochs", "0"]
     assert "--dataset" in stderr_of(replay)
-    assert "is another" in stderr_of([*replay, "--dataset", other])
+    error = stderr_of([*replay, "--dataset", other])
+    assert "is another" in error and error.endswith("; name the file that it learned from with --dataset\n")
     assert run_command([*replay, "--dataset", data])[0] == 0
 
 
