@@ -6,7 +6,7 @@ The cells are paired: per side one setting of each cell, under the same protocol
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -78,23 +78,17 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
-            every = side[key]
-            rest = every if others is not every else Runs()
-            ids = {run.id for run in others.all}
+            group, ids = side[key], {run.id for run in others.all}
+            versions, short = ([run for run in part if run.id not in ids] for part in (group.versions, group.short))
             for where, runs in (
-                ("beside the record that counts for their seed", every.duplicates),
+                ("beside the record that counts for their seed", group.duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
-                ("in other versions of the environment", [*others.versions, *_of_others(rest.versions, ids)]),
+                ("in other versions of the environment", [*others.versions, *versions]),
                 ("with the numbers of another seed", others.copies),
-                ("short of the budget", [] if at else [*others.short, *_of_others(rest.short, ids)]),
+                ("short of the budget", [] if at else [*others.short, *short]),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out
-
-
-def _of_others(runs: Sequence[Run], ids: Collection[str]) -> list[Run]:
-    """The runs of other settings than those of ``ids``."""
-    return [run for run in runs if run.id not in ids]
 
 
 def split_folder(name: str) -> tuple[Path, str] | None:
