@@ -167,7 +167,8 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
     peers, left_out = _peers([run for run in runs.curves if run.origin.get("kind") == "evaluation"])
-    scored_runs = [run for run in runs.evaluated if run.data_file in {peer.data_file for peer in peers}]
+    files = {run.data_file for run in peers}
+    scored_runs = [run for run in runs.evaluated if run.data_file in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch
@@ -191,10 +192,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         left_out += (f"{count_text(below, 'seed')} of rlbench below the step",)
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
-        std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
-        test_of = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=SHARE * way)
         is_open = second or len(theirs) < MIN_SEEDS
-        test = CellTest(word="INCONCLUSIVE") if is_open else with_failures(test_of, ours, floors)
+        test = CellTest(word="INCONCLUSIVE") if is_open else _test(ours, floors, theirs, SHARE * way)
         ours += floors
     origins = [run.origin for run in peers]
     return Parity(
@@ -212,6 +211,13 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         way=None if second else way,  # and so no cell of a pooled row
         test=test,
     )
+
+
+def _test(ours: Sequence[float], floors: Sequence[float], theirs: Sequence[float], margin: float) -> CellTest:
+    """Test our seeds, with failed ones at ``floors``, against the peer's."""
+    std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
+    test_of = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=margin)
+    return with_failures(test_of, ours, floors)
 
 
 def _effect(row: Parity) -> Effect | None:
