@@ -171,6 +171,7 @@ def _remaining(
     done = {run.seed for run in (*runs.scored, *others)}
     done |= {run.seed for run in runs.short if informative and run.env_steps >= end}
     missing = tuple(seed for seed in seeds if seed not in done)
+    unfinished = set() if informative else {run.seed for run in runs.unfinished}
     to_test_step = sum(max(0, (until or 0) - steps_of.get(seed, 0)) for seed in missing[:MIN_SEEDS])
     expected = throughput(key, runs_by_cell, cpu, gpu=gpu)
     need = _footprint(spec) if spec else None
@@ -178,7 +179,7 @@ def _remaining(
         key=key,
         seeds=missing,
         seed_steps=tuple(end - steps_of.get(seed, 0) for seed in missing),
-        begun=tuple(seed for seed in missing if not informative and seed in {run.seed for run in runs.unfinished}),
+        begun=tuple(seed for seed in missing if seed in unfinished),
         speed=expected.speed if expected and spec else None,
         memory=need.total if need else None,
         runnable=spec is not None,
@@ -280,11 +281,15 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
 
 
 def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
-    """The row with as many seeds as its verdict needs, those that lack least; None if it is decided or has too few."""
+    """The row with as many seeds as its verdict needs; None if it is decided, or has too few.
+
+    Unfinished seeds come first, all of them, then those that lack the fewest steps.
+    """
     verdict = verdicts.get(row.key, Verdict("NOT RUN"))
-    seeds = seeds_needed(verdict) or (len(row.begun) if verdict == Verdict("INCONCLUSIVE") else None)
-    seeds = seeds and max(seeds, len(row.begun))
-    if not seeds or seeds > len(row.seeds):
+    seeds = seeds_needed(verdict) or 0
+    if seeds or verdict == Verdict("INCONCLUSIVE"):  # by unfinished seeds alone
+        seeds = max(seeds, len(row.begun))
+    if not 0 < seeds <= len(row.seeds):
         return None
     order = sorted(range(len(row.seeds)), key=lambda i: (row.seeds[i] not in row.begun, row.seed_steps[i]))
     nearest = sorted(order[:seeds])
