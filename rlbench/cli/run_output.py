@@ -17,7 +17,6 @@ from rlbench.config.footprint import Footprint, footprint, size_text
 from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records.epochs import read_epochs
 from rlbench.records.files import folders
 from rlbench.records.looks import DESIGN
 from rlbench.records.store import folder_of, read_outcome, read_record, refuse_other_attempt, refuse_other_run
@@ -234,13 +233,12 @@ def print_plan(
     rows: list[dict[str, object]] = []
     for spec, need, pause in zip(specs, memory, pause_steps, strict=True):
         folder = folder_of(spec, results)
-        resumes = folder.is_dir() and not force
-        if resumes and (folder / "spec.json").exists():
-            refuse_other_run(read_record(folder), spec)
-        elif force:
+        if force:
             refuse_other_attempt(folder, spec)
-        outcome = read_outcome(folder) if resumes else None
-        epochs = read_epochs(folder, complete=False) if resumes else ()
+        record = read_record(folder) if (folder / "spec.json").exists() and not force else None
+        if record is not None:
+            refuse_other_run(record, spec)
+        outcome, epochs = (record.outcome, record.epochs) if record is not None else (None, ())
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
         budget, epoch = spec.budget.steps, spec.budget.epoch
