@@ -231,8 +231,8 @@ def folders(results: Path) -> Iterator[Path]:
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for root, names, file_names in os.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        name = results.resolve().name if Path(root) == results else Path(root).name  # of ``.`` or a link its target's
-        in_run = name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in PARTS)
+        folder = results.resolve() if Path(root) == results else Path(root)  # ``.`` and a link have names of their own
+        in_run = folder.name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in PARTS)
         for name in () if in_run else file_names:  # a run's readers refuse what they need
             if not name.startswith(".") and not Path(root, name).is_file():
                 refuse_link(Path(root, name))  # such as a link to a disk that is not mounted
