@@ -361,8 +361,11 @@ def test_a_seed_with_a_whole_and_a_shorter_curve_counts_once_at_equal_steps(tmp_
         assert (finding["word"], "over 2;" in finding["reason"]) == ("OPEN", True)
 
 
-def use_reference(steps: int, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Compare with a score of SAC on Hopper-v4 within these steps."""
+def record_beside_reference(steps: int, record_run: RecordRun, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Records a run and an imported curve of SAC on Hopper-v4, and chooses a score within ``steps`` as reference."""
+    curve = replace(CURVE, steps=tuple(sorted((steps, 1_000_000))))
+    imported.write_curves([curve], tmp_path / "theirs")
+    record_run([0.0, *[1.0] * 200], suite="mujoco", algo="sac", task="Hopper-v4")
     fields = REFERENCE + f"n = 5\nsteps = {steps}\n"
     (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 3000.0, std = 30.0}]')
     monkeypatch.setenv("RLBENCH_REFERENCES", str(tmp_path / "ours.toml"))
@@ -372,9 +375,7 @@ def use_reference(steps: int, tmp_path: Path, monkeypatch: Patch) -> None:
 def test_imported_curves_of_more_steps_are_not_compared_with_runs(
     record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    use_reference(3_000_000, tmp_path, monkeypatch)
-    imported.write_curves([replace(CURVE, steps=(1_000_000, 3_000_000))], tmp_path / "theirs")
-    record_run([0.0, *[1.0] * 200], suite="mujoco", algo="sac", task="Hopper-v4")
+    record_beside_reference(3_000_000, record_run, tmp_path, monkeypatch)
     error = stderr_of(f"compare {tmp_path / 'theirs'} results")
     assert "they differ in budget: 3,000,000 and 1,000,000 steps; compare them with --at" in error
 
@@ -382,9 +383,7 @@ def test_imported_curves_of_more_steps_are_not_compared_with_runs(
 def test_imported_curves_end_at_the_steps_of_the_reference(
     record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    use_reference(300_000, tmp_path, monkeypatch)
-    imported.write_curves([replace(CURVE, steps=(300_000, 1_000_000))], tmp_path / "theirs")
-    record_run([0.0, *[1.0] * 200], suite="mujoco", algo="sac", task="Hopper-v4")
+    record_beside_reference(300_000, record_run, tmp_path, monkeypatch)
     command = f"compare {tmp_path / 'theirs'} results --json"
     assert [task.get("step") for task in json_of(command)["tasks"]] == [None]
     assert [task["step"] for task in json_of(f"{command} --at")["tasks"]] == [300_000]
