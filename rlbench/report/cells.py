@@ -110,7 +110,7 @@ class Cell:
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget, or lost after a look
-    second: int = 0  # seeds with a second record
+    second: int = 0  # second records of its seeds
 
 
 def every_cell(
@@ -170,14 +170,11 @@ def _select_look(group: Runs, looks: Looks) -> Runs:
 
 
 def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
-    """The verdict; INCONCLUSIVE at best while a seed is unfinished, or lost after a look: it may be bad."""
+    """The verdict; INCONCLUSIVE at best while a seed is unfinished, lost after a look, or has a second record."""
     if verdict is not None:
         good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        return (
-            Verdict("INCONCLUSIVE")
-            if good and (runs.unfinished or runs.lost_seeds or runs.second(runs.complete))
-            else verdict
-        )
+        may_be_bad = runs.unfinished or runs.lost_seeds or runs.second(runs.complete)
+        return Verdict("INCONCLUSIVE") if good and may_be_bad else verdict
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
     if runs.short:

@@ -70,17 +70,17 @@ def against_references(
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"
     runs_by_cell = sources.with_imported() if of_imported else sources.runs()
-    looked = {key: select_last_look(runs) for key, runs in runs_by_cell.items()}
+    by_look = {key: select_last_look(runs) for key, runs in runs_by_cell.items()}
     rows = [row for row in pooled_rows(cells) if pool and row.kind == kind]
     findings = []
     for row in rows:
-        notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(looked.get(key, Runs()))]
+        notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(by_look.get(key, Runs()))]
         key = CellKey(suite, row.algorithm, "", "")
         findings.append(_finding(key, "pooled", row.word, "; ".join([str(row), *notes])))
     pooled_keys = {key for row in rows for key in row.keys}
     whole = of_imported or not at  # else cells without a reference are left out
     alone = (cell for cell in cells if cell.key not in pooled_keys and (whole or cell.documented is not None))
-    findings += [_at_finding(cell, looked.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone]
+    findings += [_at_finding(cell, by_look.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone]
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and runs.curves and key not in keys and of_imported:
