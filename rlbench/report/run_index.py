@@ -135,7 +135,7 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
 
 
 def _drop_parts(*parts: list[Run]) -> None:
-    """Drop each record that is a part of another of its settings and seed: a copy, or an earlier one; failed ones stay."""
+    """Drop each record that is a part of another of its settings and seed, as an earlier copy is; failed ones stay."""
     points_of: dict[tuple[object, ...], list[set[tuple[int, float]]]] = defaultdict(list)
     dropped, runs = set(), [run for run in chain(*parts) if run.status != "failed"]
     for run in sorted(runs, key=lambda r: (-len(r.evaluations), r.status != "done", -r.env_steps, r.folder)):
