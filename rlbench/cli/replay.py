@@ -115,11 +115,12 @@ def _writing(place: str) -> Iterator[None]:
 
 
 def _check_data(record: Record, runtime: Runtime) -> CheckedData | None:
+    data = check_data(record.spec, runtime)
     try:
         refuse_other_data(record, runtime)
     except RefusedFile as error:
         raise RefusedFile(f"{str(error).rpartition('; ')[0]}; {DATASET}") from None
-    return check_data(record.spec, runtime)
+    return data
 
 
 def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[str, object], str]:

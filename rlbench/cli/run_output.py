@@ -17,7 +17,7 @@ from rlbench.config.footprint import Footprint, footprint, size_text
 from rlbench.config.names import count_text
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records.files import folders
+from rlbench.records.files import RECORD_FILES, folders
 from rlbench.records.looks import DESIGN
 from rlbench.records.store import folder_of, read_outcome, read_record, refuse_other_attempt, refuse_other_run
 from rlbench.records.types import Outcome
@@ -235,7 +235,7 @@ def print_plan(
         folder = folder_of(spec, results)
         if force:
             refuse_other_attempt(folder, spec)
-        record = read_record(folder) if (folder / "spec.json").exists() and not force else None
+        record = read_record(folder) if any((folder / part).exists() for part in RECORD_FILES) and not force else None
         if record is not None:
             refuse_other_run(record, spec)
         outcome, epochs = (record.outcome, record.epochs) if record is not None else (None, ())

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rlbench.sweep.events import Ending
 
 BEYOND = (
-    "seed {} has no whole run, so no verdict can be better than INCONCLUSIVE, "
+    "seed {} has no run of the whole budget, so no verdict can be better than INCONCLUSIVE, "
     "and only {} seeds are trained; move its record away"
 )
 LITTLE_POWER = 0.5  # power of the last look, without a difference, below which a command warns
@@ -92,7 +92,7 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
     Raises:
         UsageError: a cell has other settings than the reference, its reference is a single run or can never be
             reproduced, its looks belong to another design, it was tested before the first look, or a seed of it has two
-            records, or one beyond the design no whole run.
+            records, or one beyond the design no run of the whole budget.
         RefusedFile: the record of its looks is damaged.
     """
     from rlbench.report.reference_table import cell_of
@@ -110,17 +110,17 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
         cell = SequentialCell(key=key, specs=tuple(group), folder=folder, design=design)
         refuse_other_design(spec.name, cell.looks, Looks(design, 0))
         group_runs = runs.get(key, Runs())
-        second = group_runs.second(group_runs.complete)
-        beyond = [run.seed for run in group_runs.unfinished if run.seed >= design[-1].seeds]
-        if (second or beyond) and _undecided([cell], results, ()):
-            problem = second_remark(second) if second else BEYOND.format(beyond[0], design[-1].seeds)
-            raise UsageError(f"--until-decided: {spec.name}: {problem}")
         count = len(group_runs.scored)
         if read_looks(folder) is None and count >= MIN_SEEDS:
             raise UsageError(
                 f"--until-decided: {spec.name} has {count} ended seeds, whose fixed test has spent the 5 % that looks "
                 "share; begin in another folder with --results, or leave --until-decided out"
             )
+        second = group_runs.second(group_runs.complete)
+        beyond = [run.seed for run in group_runs.unfinished if run.seed >= design[-1].seeds]
+        if (second or beyond) and _undecided([cell], results, ()):
+            problem = second_remark(second) if second else BEYOND.format(beyond[0], design[-1].seeds)
+            raise UsageError(f"--until-decided: {spec.name}: {problem}")
         cells.append(cell)
     return tuple(cells)
 

@@ -78,8 +78,10 @@ def match_cells(
             continue
         pairs.append((key, a[0], b[0]))
         for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
-            group, ids = side[key], {run.id for run in others.all}
-            versions, short = ([run for run in part if run.id not in ids] for part in (group.versions, group.short))
+            group, kinds = side[key], {(run.id, run.data_file) for run in others.all}
+            versions, short = (
+                [run for run in part if (run.id, run.data_file) not in kinds] for part in (group.versions, group.short)
+            )
             for where, runs in (
                 ("beside the record that counts for their seed", group.duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),

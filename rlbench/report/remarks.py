@@ -63,8 +63,8 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     is_measured = word == "NOT COMPARABLE" and not runs.scored and not runs.short
     measured_runs = runs.main_protocol if is_measured else []
     others = [run for run in runs.other_protocol if run not in measured_runs]
-    kinds = {(run.id, run.data_file) for run in measured_runs}
-    other_versions = [run for run in others if (run.id, run.data_file) in kinds]
+    ids = {run.id for run in measured_runs}
+    other_versions = [run for run in others if run.id in ids]
     if measured_runs and others:
         yield f"the score is of {counts_by_setting(measured_runs)}"
     if other_versions:

@@ -67,12 +67,13 @@ class Runs:
 
     @property
     def main_protocol(self) -> list[Run]:
-        """The runs of another protocol that repeat one experiment: the one with most runs."""
-        kinds = [(run.id, run.data_file) for run in self.other_protocol]
-        main = max(kinds, key=kinds.count, default=None)
-        runs = [run for run, kind in zip(self.other_protocol, kinds, strict=True) if kind == main]
-        versions = [text for run in runs if (text := run.env_versions) is not None]
-        return [run for run in runs if run.env_versions in {None, max(versions, key=versions.count, default=None)}]
+        """The runs of another protocol that repeat one experiment, one a seed: the experiment with most seeds."""
+        groups = []
+        for settings_id, versions in dict.fromkeys((run.id, run.env_versions) for run in self.other_protocol):
+            group = [r for r in self.other_protocol if r.id == settings_id and r.env_versions in {None, versions}]
+            keep_one(group, lambda r: r.seed)
+            groups.append(group)
+        return max(groups, key=len, default=[])
 
     @property
     def scored(self) -> tuple[Run, ...]:
@@ -123,7 +124,7 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         group.folders = {run.folder.parent for run in (*group.complete, *group.failed)}
         _drop_parts(group.complete, group.short, group.other_protocol, group.variants)
         for part in (group.other_protocol, group.variants):
-            group.duplicates += keep_one(part, lambda r: (r.id, r.seed, r.data_file))
+            group.duplicates += keep_one(part, lambda r: (r.id, r.seed, r.data_file, r.env_versions))
         every_short = tuple({run.seed: run for run in group.short}.values())
         separate(group)
         ended_seeds = {r.seed for r in group.scored}

@@ -63,6 +63,12 @@ def test_summary_names_the_trained_runs_and_counts_the_finished_ones(record_run:
     assert alone.startswith("toy/dqn/Catch seed 0: done at ")
 
 
+def test_a_dry_run_refuses_the_record_that_a_run_refuses(record_run: RecordRun) -> None:
+    (record_run([1.0], **CATCH, status="interrupted") / "spec.json").unlink()
+    words = "run toy dqn Catch --results results"
+    assert "spec.json: missing" in stderr_of(f"{words} --dry-run") and "spec.json: missing" in stderr_of(words)
+
+
 def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: RecordRun) -> None:
     for seed in range(2):
         record_run([0.0, 1.0], seed=seed, **CATCH)

@@ -100,6 +100,18 @@ def test_training_returns_are_not_compared_with_evaluations(tmp_path: Path) -> N
     assert cell.verdict.word == "NOT COMPARABLE" and "training returns" in cell.note
 
 
+def test_training_returns_have_one_mean_where_only_some_files_state_their_data(tmp_path: Path) -> None:
+    line = {"peer": "d3rlpy 2.8.1", "suite": "offline", "algorithm": "td3bc", "task": TASK, "steps": 1_000_000}
+    line |= {"dataset": "hopper-medium-v2"}
+    for name, seeds, data in (("a", (0, 1), {"data": "a" * 64}), ("b", (2, 3, 4), {})):
+        lines = [json.dumps({**line, **data, "seed": seed, "returns": [float(seed)]}) for seed in seeds]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+        words = ["import", str(tmp_path / f"{name}.jsonl"), "--kind", "training"]
+        assert main([*words, "--results", str(tmp_path / "results")]) == 0
+    (row,) = (row for row in every_cell(["offline"], tmp_path / "results") if row.measured is not None)
+    assert row.measured.seeds == (0, 1, 2, 3, 4)
+
+
 def test_imported_curves_never_count_as_runs_of_rlbench(record_run: RecordRun, tmp_path: Path) -> None:
     for seed in range(3):
         record_run([0.0, 100.0], suite="mujoco", algo="sac", task=TASK, seed=seed, sets=["budget.epoch=1000000"])

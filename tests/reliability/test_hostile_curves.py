@@ -25,7 +25,7 @@ from rlbench.records import files, imported, looks, machine
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import MAX_RETURN
-from rlbench.report import pages, parity, reference_files, sources, tables
+from rlbench.report import pages, parity, reference_files, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
@@ -514,12 +514,6 @@ def test_a_hostile_file_of_references_is_refused(harm: str, tmp_path: Path) -> N
         Path(name).write_text(text)
     suite = next(name for name in ("atari", "offline", "mujoco") if name in content or name == "mujoco")
     assert message in stderr_of(f"table {suite} --references {tmp_path / 'r.toml'}")
-
-
-def test_file_in_a_results_folder_hides_no_table(tmp_path: Path) -> None:
-    (tmp_path / "README.md").touch()
-    (tmp_path / "link").symlink_to("/nowhere")
-    assert sources.known_suites(tmp_path) == sources.known_suites(tmp_path / "none")
 
 
 def test_no_reference_comes_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -356,6 +356,8 @@ def test_a_run_on_a_file_is_replayed_on_that_file(tmp_path: Path, monkeypatch: p
     error = stderr_of([*replay, "--dataset", other])
     assert "is another" in error and error.endswith("; name the file that it learned from with --dataset\n")
     assert run_command([*replay, "--dataset", data])[0] == 0
+    Path(data).write_bytes(Path(data).read_bytes() + b"0")
+    assert "name the file that it learned from" not in stderr_of([*replay, "--dataset", data])
 
 
 def test_a_replay_that_does_not_fit_into_memory_is_refused_with_the_number(tmp_path: Path) -> None:

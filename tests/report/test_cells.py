@@ -208,18 +208,21 @@ def test_game_without_a_reference_is_listed_last_and_not_compared(record_run: Re
 
 
 def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, results: Path) -> None:
-    runs = [(0, 128, 1.0, "a"), (1, 128, 0.9, "a"), (2, 128, -0.9, "b"), (3, 128, 0.95, ""), (0, 192, -0.8, "a")]
-    for seed, games, score, env in runs:
+    runs = [(1, 128, 0.9, "a"), (4, 128, 0.95, "a"), (2, 128, -0.9, "b"), (3, 128, 0.95, ""), (0, 192, -0.8, "a")]
+    for seed, games, score, env in [*runs, (0, 128, -1.0, "b"), (0, 128, 1.0, "a")]:
+        if score == 1.0:  # the seed has a record in each version
+            results.rename(results.parent / "elsewhere")
         sets, environment = [f"protocol.episodes={games}"], {"env": {"env": env} if env else None}
         record_run([score] * 13, suite="toy", task="Catch", seed=seed, sets=sets, environment=environment)
+    (results.parent / "elsewhere").rename(results / "elsewhere")
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
     assert (row.measured.score, row.measured.seeds, str(row.verdict)) == (
         pytest.approx(0.95),
-        (0, 1, 3),
+        (0, 1, 3, 4),
         "NOT COMPARABLE",
     )
-    others = "1 run in other versions of the environment (b); 1 run with protocol.episodes=192"
-    assert f"the score is of 3 runs with protocol.episodes=128; {others}" in row.note
+    others = "2 runs in other versions of the environment (b); 1 run with protocol.episodes=192"
+    assert f"the score is of 4 runs with protocol.episodes=128; {others}" in row.note
     record_run([1.0] * 13, suite="toy", task="Catch", seed=0)
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
     assert "the score is of" not in row.note

@@ -87,6 +87,18 @@ def test_seeds_that_are_left_out_are_counted(side: str, sets: list[str], usual: 
     assert scores(compare(usual, side, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.5,))]
 
 
+def test_a_seed_in_two_versions_is_compared_in_the_version_of_most_runs(record_run: RecordRun) -> None:
+    run = {"suite": "toy", "task": "Catch", "sets": ["algo.lr=0.5"]}
+    for folder, score, environment in (("later", -0.6, LATER), ("first", 0.5, {}), ("second", 0.5, {})):
+        for seed in range(2 if folder == "later" else 3):
+            record_run([score], seed=seed, environment=environment, **run)
+        Path("results").rename(folder)
+    Path("later").rename("first/later")
+    assert scores(compare("first", "second", Sources(NOWHERE), None)) == [((0.5,) * 3, (0.5,) * 3)]
+    left_out = "toy/dqn/Catch: 2 of first in other versions of the environment"
+    assert json_of("compare first second --json")["left_out"] == [left_out]
+
+
 def test_short_runs_in_other_versions_are_counted(record_run: RecordRun) -> None:
     for folder, steps in (("first", 2_000), ("second", 4_000)):  # of the second those in other versions are shorter
         for seed in range(3):

@@ -154,8 +154,11 @@ def test_plan_shows_rlbenchs_seeds_without_counting_them(record_run: RecordRun, 
     assert "RLBENCH" not in one_folder.split("\n")[0], "one folder counts"
 
 
-def test_file_in_a_results_folder_is_not_a_suite(record_run: RecordRun) -> None:
+def test_no_other_file_or_folder_is_a_suite(record_run: RecordRun) -> None:
     record_run((1.0, 1.0), **CATCH)
+    Path("results").rename("job")
+    Path("results").mkdir()
+    Path("job").rename("results/seed=5")  # as a job array names it
     Path("results", "README.md").write_text("text", encoding="utf-8")
     assert sources.known_suites(Path("results")) == list(SUITES)
 
