@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, option, suites_named
-from rlbench.cli.output import print_result, refuse_same_file, terminal_width, write_file
+from rlbench.cli.output import print_left_out, print_result, refuse_same_file, terminal_width, write_file
 from rlbench.config.names import count_text
 from rlbench.errors import UsageError
 from rlbench.report.columns import aligned, sentences
@@ -34,14 +34,15 @@ def baseline(
     from rlbench.report import baseline as saved
     from rlbench.report.run_index import gather
 
-    suites_named(suite or (), results)
     if action == "save":
+        suites_named(suite or (), results)
         cells = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
         content = saved.baseline_of(cells)
         if not content.cells:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")
         refuse_same_file(file, "FILE")
         write_file(file, saved.baseline_text(content), "FILE")
+        print_left_out(cells, failed="that failed", short="short of the budget")
     else:
         content = saved.read_baseline(file, links=True)
     print_result({"file": str(file), "cells": len(content.cells)}, _text(content), json=json)

@@ -9,7 +9,7 @@ import typer
 
 from rlbench.cli.help_texts import command_group, examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
-from rlbench.cli.output import LEFT_OUT, print_error, print_left_out, print_note, print_result, refuse_same_file
+from rlbench.cli.output import print_error, print_left_out, print_note, print_result, refuse_same_file
 from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
@@ -86,7 +86,7 @@ def to_csv(
     _save(output, *exports.curves_csv(cells), noun="curve", json=json)
     if failed := sum(len(runs.failed) for runs in cells.values()):
         print_note(f"{count_text(failed, 'failed run')}: tables score it as a random policy, an import does not")
-    print_left_out(cells, LEFT_OUT)
+    print_left_out(cells)
 
 
 @export.command("npz", epilog=examples("export npz"))
@@ -106,7 +106,7 @@ def to_npz(
 
     cells = _cells(names, results)
     _save(output, *exports.to_npz(cells), noun="matrix", json=json)
-    print_left_out(cells, {"short": "short of the budget", **LEFT_OUT})
+    print_left_out(cells, short="short of the budget")
 
 
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:

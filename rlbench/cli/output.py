@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING
 
 import typer
 
@@ -29,15 +29,6 @@ STDOUT, STDERR = 1, 2  # file descriptors
 LINKS = 40  # as many as Linux follows
 MAX_DESCRIPTOR = 2**31 - 1
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has closed the pipe
-LEFT_OUT: Final = {
-    "other_protocol": "of another protocol",
-    "variants": "of other settings",
-    "other_data": "on another data file",
-    "versions": "in other versions of the environment",
-    "copies": "with the numbers of another seed",
-    "duplicates": "beside the record that counts for their seed",
-}
-"""Parts of ``Runs`` that no exported table and no curve has, and their names."""
 
 
 @contextmanager
@@ -186,9 +177,11 @@ def print_note(message: str) -> None:
     write_line(printable(message, len(message)))
 
 
-def print_left_out(cells: Mapping[CellKey, Runs], reasons: Mapping[str, str]) -> None:
-    """Count the runs of each part that ``reasons`` names, imported curves aside, in a line to stderr."""
-    for part, reason in reasons.items():
+def print_left_out(cells: Mapping[CellKey, Runs], **reasons: str) -> None:
+    """Count the runs of each part that has no score, and of those in ``reasons``, on stderr; imported curves aside."""
+    from rlbench.report.run_index import LEFT_OUT
+
+    for part, reason in {**reasons, **LEFT_OUT}.items():
         if count := sum(sum(not run.origin for run in getattr(runs, part)) for runs in cells.values()):
             print_note(f"{count_text(count, 'run')} {reason}: left out")
 

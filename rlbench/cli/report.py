@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from rlbench.cli import completion
 from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, argument, option, suites_named
-from rlbench.cli.output import LEFT_OUT, check_output_path, print_left_out, print_note, refuse_same_file, write_file
+from rlbench.cli.output import check_output_path, print_left_out, print_note, refuse_same_file, write_file
 from rlbench.errors import UsageError
 
 
@@ -89,7 +89,6 @@ def plot(
     content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     print_note(f"{output}: {len(content):,} bytes")
-    if kind != "forest":
-        left_out = runs_not_drawn if kind in {"curves", "walltime"} else runs_without_score
-        reasons = {"failed": "that failed", "short": "short of the budget", **LEFT_OUT}
-        print_left_out(left_out(suite, evidence, tasks=task or [], algorithms=algo or []), reasons)
+    left_out = runs_not_drawn if kind in {"curves", "walltime"} else runs_without_score
+    cells = left_out(suite, evidence, tasks=task or [], algorithms=algo or [])
+    print_left_out(cells, failed="that failed", short="short of the budget")

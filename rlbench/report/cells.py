@@ -185,9 +185,9 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
 def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
     """A cell before the other cells of its suite are tested, without verdict and note."""
     scale, limit, estimator = scale_of(key), reference.limit if reference else None, estimator_of(key, reference)
-    scored_runs = runs.complete or ([] if runs.failed else runs.short or runs.main_protocol)
+    scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
-    failed_scores = [_floor_score(scores, estimator, runs, scale)] * len(runs.failed)
+    failed_scores = [_floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
@@ -195,7 +195,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     whole = _test_cell(key, reference, runs.all_seeds, share) if runs.all_seeds else None
     if runs.scored and is_comparable and not too_long and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
-        floor = _floor_score(test_scores, estimator, runs, scale)
+        floor = _floor_score(test_scores, estimator, runs.scored, scale)
         test = with_failures(test_of, test_scores, [floor] * len(runs.failed))
         if estimator in ALTERNATIVE_ESTIMATOR:
             other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
@@ -213,11 +213,10 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     at = at_equal_steps(key, runs, share) if is_comparable else None
     if at is not None and whole is not None:
         at = at.lowered_by(whole.at)
-    seeds = [run.seed for run in scored_runs if within(run.evaluations, limit)] + [run.seed for run in runs.failed]
     return Cell(
         key=key,
         documented=reference,
-        measured=_measure(scored_runs, [*scores, *failed_scores], estimator, runs, seeds),
+        measured=_measure(runs, [*scores, *failed_scores], estimator, limit),
         verdict=Verdict("NOT RUN"),
         note="",
         margin=tolerance,
@@ -267,24 +266,24 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
     return with_failures(test, steps, [-float(max(run.budget, runs.budget)) for run in runs.failed])
 
 
-def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Runs, scale: Scale | None) -> float:
+def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Sequence[Run], scale: Scale | None) -> float:
     """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
 
     Without a known random score, the first evaluation of untrained policies replaces it.
     """
     random = on_scale(scale, estimator)
-    untrained = [run.evaluations[0].mean for run in runs.scored if run.evaluations]
+    untrained = [run.evaluations[0].mean for run in runs if run.evaluations]
     floors = [random] if random is not None else untrained
     return min([*floors, *scores], default=0.0)
 
 
-def _measure(
-    runs: Sequence[Run], scores: Sequence[float], estimator: Estimator, cell_runs: Runs, seeds: Sequence[int]
-) -> Measured | None:
+def _measure(runs: Runs, scores: Sequence[float], estimator: Estimator, limit: int | None) -> Measured | None:
     if not scores:
         return None
     low, high = interval(scores) if len(scores) > 1 else (None, None)
-    evaluated = [run for run in runs if run.evaluations] or cell_runs.failed
+    scored_runs, failed = runs.score_runs
+    evaluated = [run for run in scored_runs if run.evaluations] or failed
+    seeds = [run.seed for run in (*(r for r in scored_runs if within(r.evaluations, limit)), *failed)]
     return Measured(
         score=interquartile_mean(scores) if estimator.endswith("iqm") else mean(scores),
         low=low,
@@ -295,7 +294,7 @@ def _measure(
         env_id=", ".join(sorted({run.env_id for run in evaluated})),
         scores=tuple(scores),
         seeds=tuple(sorted(seeds)),
-        imported=cell_runs.of_imported,
+        imported=runs.of_imported,
     )
 
 

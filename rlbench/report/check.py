@@ -89,7 +89,9 @@ def against_references(
             text = f"{count_text(len(runs.curves), 'imported curve')} left out: {reason}"
             findings.append(_finding(key, "score", "NOT COMPARABLE", text))
         if key.suite == suite and (key in keys or not of_imported):
-            findings += _run_findings(key, runs, (*runs.failed, *runs.other_data, *runs.versions), at=at)
+            findings += _run_findings(
+                key, runs, (*runs.failed, *runs.other_protocol, *runs.other_data, *runs.versions), at=at
+            )
     return findings
 
 
@@ -127,7 +129,7 @@ def against_baseline(
     pairs = [(entry, group.complete) for key, entry in entries.items() for group in later[key] or [Runs()]]
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
-        findings += _run_findings(key, runs, (*runs.failed, *runs.variants, *runs.other_data, *runs.versions))
+        findings += _run_findings(key, runs, runs.all)
         for group in later.get(key, ()):
             findings += _run_findings(key, group, ()) if group is not runs else ()
         if key not in entries and (runs.complete or runs.unfinished):

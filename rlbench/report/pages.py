@@ -66,7 +66,7 @@ def html_page(suites: Sequence[str], evidence: Sources) -> str:
     links = [*((suite, suite.capitalize()) for suite in suites), ("machines", "Machines"), ("words", "Verdicts")]
     parts = {
         "{{version}}": html.escape(__version__),
-        "{{nav}}": " ".join(f'<a href="#{anchor}">{label}</a>' for anchor, label in links),
+        "{{nav}}": " ".join(f'<a href="#{html.escape(anchor)}">{html.escape(label)}</a>' for anchor, label in links),
         "{{summary}}": _tiles([cell for part in cells.values() for cell in part]) if len(cells) > 1 else "",
         "{{sections}}": "\n".join(sections),
         "{{machines}}": _machines(
@@ -81,7 +81,7 @@ def html_page(suites: Sequence[str], evidence: Sources) -> str:
 def _html_section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Sources) -> str:
     with_score = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
-    parts = [f'<h2 id="{suite}">{suite.capitalize()}</h2>', _tiles(cells)]
+    parts = [f'<h2 id="{html.escape(suite)}">{html.escape(suite.capitalize())}</h2>', _tiles(cells)]
     variants = sum(len(runs.variants) for key, runs in runs_by_cell.items() if key.suite == suite)
     sentence = "Nothing has been run yet."
     if variants:
@@ -194,8 +194,9 @@ def _machines(runs: Iterable[Run]) -> str:
 
 
 def _machine(name: str, runs: Sequence[Run]) -> list[str]:
-    pythons, commits = ({str(run.environment.get(part, "")) for run in runs} for part in ("python", "commit"))
-    every = [packages for run in runs if isinstance(packages := run.environment.get("packages"), dict)]
+    environments = [environment for run in runs for environment in run.environments]
+    pythons, commits = ({str(each.get(part, "")) for each in environments} for part in ("python", "commit"))
+    every = [packages for each in environments if isinstance(packages := each.get("packages"), dict)]
     packages = {f"{package} {version}" for versions in every for package, version in versions.items()}
     return [name, str(len(runs)), *(", ".join(sorted(texts)) for texts in (pythons, packages, commits))]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from rlbench.config.names import count_text, number_text
 from rlbench.records.imported import origin_texts
@@ -31,7 +31,7 @@ from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.run_index import documented_spec
+from rlbench.report.run_index import LEFT_OUT, Runs, documented_spec
 from rlbench.report.runs import Run, keep_one
 from rlbench.report.table_data import fields
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
@@ -44,10 +44,6 @@ from rlbench.report.verdict import (
     welch_test,
     with_failures,
 )
-
-if TYPE_CHECKING:
-    from rlbench.report.run_index import Runs
-
 
 ParityWord = Literal["ON PAR", "WORSE", "BETTER", "OPEN"]
 WORDS: dict[str, ParityWord] = {"REPRODUCED": "ON PAR", "BELOW": "WORSE", "ABOVE": "BETTER"}
@@ -185,11 +181,9 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
     way, test, second = None, None, len({run.seed for run in runs.second(runs.complete)})
-    left_out += (f"second records of {count_text(second, 'seed')} of rlbench",) * bool(second)
     if scale is not None and (curve is None or curve.has_risen(step)):
         way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
-    if below := len(scored_runs) - len(ours):
-        left_out += (f"{count_text(below, 'seed')} of rlbench below the step",)
+    left_out += tuple(_our_left_out(runs, scored_runs, second=second, below=len(scored_runs) - len(ours)))
     if way is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
         is_open = second or len(theirs) < MIN_SEEDS
@@ -211,6 +205,17 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         way=None if second else way,  # and so no cell of a pooled row
         test=test,
     )
+
+
+def _our_left_out(runs: Runs, scored_runs: Sequence[Run], *, second: int, below: int) -> Iterator[str]:
+    """Count the seeds with ``second`` records, those ``below`` the step, and the runs that are no repeats."""
+    if second:
+        yield f"second records of {count_text(second, 'seed')} of rlbench"
+    other_data = len(runs.other_data) + len(runs.evaluated) - len(scored_runs)
+    counts = {"other_data": other_data, "versions": len(runs.versions), "copies": len(runs.copies)}
+    yield from (f"{count_text(count, 'run')} of rlbench {LEFT_OUT[part]}" for part, count in counts.items() if count)
+    if below:
+        yield f"{count_text(below, 'seed')} of rlbench below the step"
 
 
 def _test(ours: Sequence[float], floors: Sequence[float], theirs: Sequence[float], margin: float) -> CellTest:

@@ -98,7 +98,7 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 
 
 def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
-    """Versions in which runs of one cell differ, and runs of uncommitted code."""
+    """Versions in which runs of one cell differ, and runs of several commits or of uncommitted code."""
     every = [[environment for environment in run.environments if environment] for run in runs]
     versions: dict[str, set[str]] = defaultdict(set)
     for environment in chain.from_iterable(every):
@@ -108,6 +108,9 @@ def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
             versions[name] |= {str(texts[name])} if name in texts else set()
     if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:
         yield f"made with {', '.join(mixed)}"
+    mixed_runs = sum(len({str(each.get("commit")) for each in environments}) > 1 for environments in every)
+    if mixed_runs:
+        yield f"{count_text(mixed_runs, 'run')} resumed at another commit"
     dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
     if dirty:
         yield f"{count_text(dirty, 'run')} of uncommitted code"

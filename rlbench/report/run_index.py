@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from rlbench.config.names import count_text, printable
 from rlbench.errors import RefusedFile
@@ -38,6 +38,16 @@ State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3  # epochs that the speed of a run is read from
 LATE = 0.9  # share of the budget after which a complete curve has a point: evaluations may be a tenth apart
 MAX_NAMED_SETTINGS = 3  # settings that a note names
+
+LEFT_OUT: Final = {
+    "other_protocol": "of another protocol",
+    "variants": "of other settings",
+    "other_data": "on another data file",
+    "versions": "in other versions of the environment",
+    "copies": "with the numbers of another seed",
+    "duplicates": "beside the record that counts for their seed",
+}
+"""Parts of ``Runs`` that no score has, and their names."""
 
 
 @dataclass(slots=True)
@@ -74,6 +84,14 @@ class Runs:
             keep_one(group, lambda r: r.seed)
             groups.append(group)
         return max(groups, key=len, default=[])
+
+    @property
+    def score_runs(self) -> tuple[list[Run], list[Run]]:
+        """The runs of a table's score: those that count by their evaluations, and the failed ones."""
+        protocol = [] if self.scored or self.short else self.main_protocol
+        failed = self.failed or [run for run in protocol if run.status == "failed"]
+        runs = self.complete or ([] if self.failed else self.short) or protocol
+        return [run for run in runs if run.status != "failed"], failed
 
     @property
     def scored(self) -> tuple[Run, ...]:
@@ -171,10 +189,10 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    default = documented_spec(run)
+    default, has_ended = documented_spec(run), run.status in {"done", "failed"}
     runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
-        (runs.other_protocol if run.status == "done" and _package(run) else runs.variants).append(run)
+        (runs.other_protocol if has_ended and _package(run) else runs.variants).append(run)
         return
     shorter = default.budget.model_copy(update={"steps": run.budget})
     if run.id == default.id:
@@ -183,7 +201,7 @@ def _sort(run: Run, runs: Runs) -> None:
         (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif run.status == "done" and _differs_in_protocol(run, default):
+    elif has_ended and _differs_in_protocol(run, default):
         runs.other_protocol.append(run)
     else:
         runs.variants.append(run)

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 import rlbench
 from rlbench import disk, suites
 from rlbench.errors import RefusedFile, suggest
-from rlbench.records.files import folders, suite_of
+from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.parity import Parity, parity_rows
 from rlbench.report.reference_files import read_references, selected_files
@@ -136,7 +136,7 @@ def sources(results: Path | None) -> Sources:
 def known_suites(results: Path | None) -> list[str]:
     """Every suite: rlbench's own, those of installed plug-ins, and those of records whose plug-in is missing."""
     own = sources(results).own
-    others = sorted(set(map(suite_of, folders(own))) - set(suites.names()))
+    others = sorted({read_run(folder).suite for folder in folders(own)} - set(suites.names()))
     return [*suites.names(), *others]
 
 

@@ -185,6 +185,24 @@ def test_a_baseline_of_two_records_of_a_seed_is_refused(status: Status, record_r
     assert "toy/dqn/Catch: seed 0 has a second record with other numbers, not counted" in error
 
 
+def test_a_failed_run_of_another_protocol_is_named_and_counted(record_run: RecordRun, saved: Path) -> None:
+    for seed in range(3):
+        sets, status = ["protocol.episodes=192"], "done" if seed else "failed"
+        record_run([1.0] * 13, suite="toy", task="Catch", seed=seed, sets=sets, status=status)
+    (row,) = (row for row in json_of("table toy --results results --json")["cells"] if row["measured"])
+    assert (row["measured"]["n"], row["measured"]["seeds"], row["measured"]["score"] < 0.5) == (3, [0, 1, 2], True)
+    for words in ("check toy --results results", f"check toy --baseline {saved}"):
+        assert "1 FAILED" in stdout_of(words, 5)
+
+
+def test_a_baseline_names_the_runs_that_it_leaves_out(record_run: RecordRun) -> None:
+    for seed in range(4):
+        versions = {"env": {"env": "test/later"}} if seed == 3 else {}
+        record_run([1.0] * 13, suite="toy", task="Catch", seed=seed, environment=versions)
+    assert "1 run in other versions of the environment: left out" in stderr_of("baseline save base.json", 0)
+    assert "left out" in stderr_of("plot toy --kind forest --output f.svg --results results", 0)
+
+
 @pytest.mark.parametrize("name", ["seed=5", "attempt-2"])
 def test_a_folder_that_is_named_as_a_run_hides_no_run(name: str, record_run: RecordRun, saved: Path) -> None:
     for seed in range(5):

@@ -158,7 +158,7 @@ class TestVersions:
         note = cell(results).note
         assert "rlbench 0.0.3 and 0.1.0" in note
         assert "torch 1.13.0 and 2.13.0" in note
-        assert "3 runs of uncommitted code" in note
+        assert "3 runs of uncommitted code" in note and "resumed" not in note
 
     def test_a_run_resumed_by_other_code_says_so_in_its_record(self, record_run: RecordRun, results: Path) -> None:
         for number, version in enumerate(("0.1.0", "0.1.0", "9.9.9")):
@@ -169,7 +169,7 @@ class TestVersions:
         record_run([1.0] * 4, status=None, **FULL, environment={"rlbench": "9.9.9", "commit": "abc+dirty"})
         assert [dict(later)["rlbench"] for later in read_run(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
         assert "rlbench 0.1.0 and 9.9.9" in cell(results).note
-        assert "1 run of uncommitted code" in cell(results).note
+        assert "1 run resumed at another commit; 1 run of uncommitted code" in cell(results).note
 
     @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
     def test_invalid_resumption_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:

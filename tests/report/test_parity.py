@@ -121,7 +121,9 @@ def test_step_is_the_last_common_evaluation_of_the_peers_curves(rows: Rows) -> N
 def test_curves_of_other_settings_environments_and_libraries_are_left_out(
     rows: Rows, record_run: RecordRun, tmp_path: Path
 ) -> None:
-    record_run([0.0, 1.0], suite="mujoco", algo="a2c", task=TASK, seed=3, status="interrupted")
+    for seed, env in ((3, "test/env"), (4, "test/later")):
+        run = {"suite": "mujoco", "algo": "a2c", "task": TASK, "status": "interrupted"}
+        record_run([0.0, 1.0], **run, seed=seed, environment={"env": {"env": env}})
     settings = [suites.spec("mujoco", "a2c", TASK).id, "0123456789ab", "", ""]
     rows([20.0, 21.0, 22.0], [20.0, 99.0, 21.0, 22.0], settings=settings)
     peer(tmp_path, [98.0], task="Swimmer-v5", first=10)
@@ -130,7 +132,8 @@ def test_curves_of_other_settings_environments_and_libraries_are_left_out(
     (row,) = parity_rows(with_imported(gather(tmp_path / "results"), tmp_path / "results"), ["mujoco"])
     assert (row.library, row.peer) == ("lib 1", (20, 21, 22))
     left_out = "left out are curves of settings 0123456789ab, curves of Swimmer-v5, curves of lib 2, "
-    left_out += "curves of another seed (copies), 1 seed of rlbench below the step"
+    left_out += "curves of another seed (copies), 1 run of rlbench in other versions of the environment, "
+    left_out += "1 seed of rlbench below the step"
     for text in ("rlbench ran with mujoco 3.3.7", "curves do not state settings", left_out):
         assert f"{text}." in parity_plain([row])
 

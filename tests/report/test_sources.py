@@ -158,9 +158,14 @@ def test_no_other_file_or_folder_is_a_suite(record_run: RecordRun) -> None:
     record_run((1.0, 1.0), **CATCH)
     Path("results").rename("job")
     Path("results").mkdir()
-    Path("job").rename("results/seed=5")  # as a job array names it
+    name = "<img src=x onerror=alert(1)>"
+    Path("job").rename(f"results/{name}")
     Path("results", "README.md").write_text("text", encoding="utf-8")
+    Path("results/.venv").mkdir()
+    Path("results/.venv/lib64").symlink_to("lib")
     assert sources.known_suites(Path("results")) == list(SUITES)
+    stdout_of("report --output page.html --results results")
+    assert name not in Path("page.html").read_text(encoding="utf-8")
 
 
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from asyncio import CancelledError
@@ -18,6 +19,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench import checkpoint, suites
+from rlbench.cli.app import TERMINATING
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
 from rlbench.envs.base import Discrete, Snapshot, Step, VectorEnv
@@ -262,6 +264,16 @@ def test_broken_plugin_is_one_warning(name: str, site: Path) -> None:
     assert "sorry" not in run_command(["table", "toy"])[2]
 
 
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """Restores the handlers of a process: a command that was stopped ignores further signals until its end."""
+    handlers = {number: signal.getsignal(number) for number in TERMINATING}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_signals")
 def test_a_signal_that_breaks_the_import_of_a_plug_in_ends_the_command(site: Path) -> None:
     code = "try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as e:\n    raise ImportError from e"
     install(site, "sorry", code, "[rlbench.suites]\nsorry = sorry\n")  # as a module of pybind11 does
