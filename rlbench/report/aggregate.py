@@ -142,9 +142,13 @@ def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
 
 
 def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[float, ...]:
-    """Scores in raw points with those of failed runs, which get the random policy's."""
+    """Scores in raw points with those of failed runs, which get the random policy's.
+
+    Without a known random score, the first evaluation of untrained policies replaces it.
+    """
     scale = scale_of(key)
-    floor = min([*scores, *([scale.random] if scale else [])], default=0.0)
+    untrained = [run.evaluations[0].mean for run in runs.all if run.evaluations]
+    floor = min([*scores, *([scale.random] if scale else untrained)], default=0.0)
     return (*scores, *[floor] * len(runs.failed))
 
 

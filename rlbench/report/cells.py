@@ -320,9 +320,9 @@ def _remarks(cell: Cell, runs: Runs, parity: Parity | None) -> Iterator[str]:
     if cell.key.suite == "offline" and runs.complete and scale is not None and scale.goal is not None:
         best, last = (mean(seed_scores(runs.complete, kind, scale=scale)) for kind in D4RL_ESTIMATORS)
         yield f"on D4RL's scale {number_text(best, '.1f')} best, {number_text(last, '.1f')} last"
-    if runs.failed and cell.measured is not None:
-        every = count_text(len(runs.scored), "run")
-        yield f"{len(runs.failed)} of {every} failed, counted at {cell.measured.scores[-1]:,.6g}"
+    if (failed := runs.score_runs[1]) and cell.measured is not None:
+        every = count_text(cell.measured.n, "run")
+        yield f"{len(failed)} of {every} failed, counted at {cell.measured.scores[-1]:,.6g}"
     yield from setting_remarks(runs, word)
     yield from remarks(runs)
     yield from _open_questions(cell, runs, parity)

@@ -231,6 +231,7 @@ def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
             groups.setdefault(run.id, Runs()).complete.append(part)
     for group in groups.values():
         separate(group)
+        runs.duplicates += group.duplicates  # of unknown versions, which ``group_runs`` tells apart
     return [groups[settings] for settings in sorted(groups)]
 
 
@@ -263,8 +264,9 @@ def _score_findings(
         entry, runs = pairs[index]
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
-        group, ids = everything[entry.key], {run.id for run in runs}
-        short = sum(run.id in ids and run.status == "interrupted" for run in group.variants) + len(group.unfinished)
+        group, ids, seeds = everything[entry.key], {run.id for run in runs}, {run.seed for run in runs}
+        others = [run for run in group.variants if run.id in ids and run.seed not in seeds]
+        short = sum(run.status == "interrupted" for run in others) + len(group.unfinished)
         second = group.second(runs)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})

@@ -63,14 +63,17 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     is_measured = word == "NOT COMPARABLE" and not runs.scored and not runs.short
     measured_runs = runs.main_protocol if is_measured else []
     others = [run for run in runs.other_protocol if run not in measured_runs]
-    ids = {run.id for run in measured_runs}
-    other_versions = [run for run in others if run.id in ids]
+    ids, versions = {run.id for run in measured_runs}, {None, *(run.env_versions for run in measured_runs)}
+    same_settings = [run for run in others if run.id in ids]
+    other_versions = [run for run in same_settings if run.env_versions not in versions]
     if measured_runs and others:
         yield f"the score is of {counts_by_setting(measured_runs)}"
+    if count := len(same_settings) - len(other_versions):
+        yield f"not counted: {count_text(count, 'more record')} of the same seeds"
     if other_versions:
         texts = sorted({str(run.env_versions) for run in other_versions})
         yield f"{count_text(len(other_versions), 'run')} in other versions of the environment ({', or '.join(texts)})"
-    if others := [*runs.variants, *(run for run in others if run not in other_versions)]:
+    if others := [*runs.variants, *(run for run in others if run not in same_settings)]:
         yield counts_by_setting(others)
 
 
@@ -108,8 +111,8 @@ def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
             versions[name] |= {str(texts[name])} if name in texts else set()
     if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:
         yield f"made with {', '.join(mixed)}"
-    mixed_runs = sum(len({str(each.get("commit")) for each in environments}) > 1 for environments in every)
-    if mixed_runs:
+    commits = [{str(each.get("commit")).removesuffix("+dirty") for each in environments} for environments in every]
+    if mixed_runs := sum(len(names) > 1 for names in commits):
         yield f"{count_text(mixed_runs, 'run')} resumed at another commit"
     dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
     if dirty:

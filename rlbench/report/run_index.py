@@ -77,13 +77,13 @@ class Runs:
 
     @property
     def main_protocol(self) -> list[Run]:
-        """The runs of another protocol that repeat one experiment, one a seed: the experiment with most seeds."""
+        """The runs of another protocol that repeat one experiment, one a seed: the one with most finished seeds."""
         groups = []
         for settings_id, versions in dict.fromkeys((run.id, run.env_versions) for run in self.other_protocol):
             group = [r for r in self.other_protocol if r.id == settings_id and r.env_versions in {None, versions}]
             keep_one(group, lambda r: r.seed)
             groups.append(group)
-        return max(groups, key=len, default=[])
+        return max(groups, key=lambda group: (sum(run.status == "done" for run in group), len(group)), default=[])
 
     @property
     def score_runs(self) -> tuple[list[Run], list[Run]]:
@@ -189,9 +189,10 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    default, has_ended = documented_spec(run), run.status in {"done", "failed"}
+    default = documented_spec(run)
     runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
+        has_ended = run.status in {"done", "failed"}
         (runs.other_protocol if has_ended and _package(run) else runs.variants).append(run)
         return
     shorter = default.budget.model_copy(update={"steps": run.budget})
@@ -201,7 +202,7 @@ def _sort(run: Run, runs: Runs) -> None:
         (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif has_ended and _differs_in_protocol(run, default):
+    elif run.status == "done" and _differs_in_protocol(run, default):
         runs.other_protocol.append(run)
     else:
         runs.variants.append(run)

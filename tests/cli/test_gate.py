@@ -11,8 +11,9 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.records import files
 from rlbench.records.types import Status
-from rlbench.report import check
+from rlbench.report import check, run_index
 from rlbench.report.run_index import gather
+from rlbench.suites.plugins import Package
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.reliability.test_hostile_curves import REFERENCE
@@ -185,14 +186,32 @@ def test_a_baseline_of_two_records_of_a_seed_is_refused(status: Status, record_r
     assert "toy/dqn/Catch: seed 0 has a second record with other numbers, not counted" in error
 
 
-def test_a_failed_run_of_another_protocol_is_named_and_counted(record_run: RecordRun, saved: Path) -> None:
+def test_a_failed_run_of_a_missing_plug_in_is_named_and_counted(
+    record_run: RecordRun, monkeypatch: Patch, saved: Path
+) -> None:
     for seed in range(3):
-        sets, status = ["protocol.episodes=192"], "done" if seed else "failed"
-        record_run([1.0] * 13, suite="toy", task="Catch", seed=seed, sets=sets, status=status)
+        record_run([1.0] * 13, suite="toy", task="Catch", seed=seed, status="done" if seed else "failed")
+    monkeypatch.setattr(run_index, "documented_spec", lambda run: None)
+    monkeypatch.setattr(run_index, "_package", lambda run: Package("corridor", "1"))
     (row,) = (row for row in json_of("table toy --results results --json")["cells"] if row["measured"])
     assert (row["measured"]["n"], row["measured"]["seeds"], row["measured"]["score"] < 0.5) == (3, [0, 1, 2], True)
+    assert "1 of 3 runs failed, counted at -0.6" in row["note"]
     for words in ("check toy --results results", f"check toy --baseline {saved}"):
         assert "1 FAILED" in stdout_of(words, 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "versions", "code"), [("interrupted", {"env": "test/later"}, 0), ("done", None, 4)], ids=str
+)
+def test_a_further_record_of_a_variant_s_seed_leaves_the_gate_open_if_it_may_be_worse(
+    status: Status, versions: dict[str, str] | None, code: int, record_run: RecordRun, saved: Path
+) -> None:
+    toy(record_run, 0.1, 0, sets=["algo.lr=0.002"], status=status, environment={"env": versions})
+    Path("results").rename("other")
+    for seed in range(5):
+        toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
+    Path("other").rename("results/other")
+    stdout_of(f"check toy --baseline {saved} --strict", code)
 
 
 def test_a_baseline_names_the_runs_that_it_leaves_out(record_run: RecordRun) -> None:

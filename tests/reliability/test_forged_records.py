@@ -169,7 +169,9 @@ class TestVersions:
         record_run([1.0] * 4, status=None, **FULL, environment={"rlbench": "9.9.9", "commit": "abc+dirty"})
         assert [dict(later)["rlbench"] for later in read_run(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
         assert "rlbench 0.1.0 and 9.9.9" in cell(results).note
-        assert "1 run resumed at another commit; 1 run of uncommitted code" in cell(results).note
+        for number, commit in enumerate(("abc", "abc+dirty")):  # the same commit
+            record_run([1.0] * (number + 1), status=None, **FULL, seed=1, environment={"commit": commit})
+        assert "1 run resumed at another commit; 2 runs of uncommitted code" in cell(results).note
 
     @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
     def test_invalid_resumption_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:

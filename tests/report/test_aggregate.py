@@ -154,8 +154,8 @@ def test_independent_tasks_narrow_an_interval_by_the_root_of_their_number() -> N
     [
         ("BreakoutNoFrameskip-v4", [5.0], 1.7),  # the random policy's
         ("BreakoutNoFrameskip-v4", [5.0, 0.5], 0.5),
-        ("Unknown-v4", [5.0, 6.0], 5.0),
-        ("Unknown-v4", [], 0.0),
+        ("Unknown-v4", [5.0, 6.0], 1.0),  # the lowest first evaluation
+        ("Unknown-v4", [5.0, 0.5], 0.5),
     ],
 )
 def test_failed_runs_score_as_the_worst_of_the_others_and_the_random_policy(

@@ -209,7 +209,7 @@ def test_game_without_a_reference_is_listed_last_and_not_compared(record_run: Re
 
 def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, results: Path) -> None:
     runs = [(1, 128, 0.9, "a"), (4, 128, 0.95, "a"), (2, 128, -0.9, "b"), (3, 128, 0.95, ""), (0, 192, -0.8, "a")]
-    for seed, games, score, env in [*runs, (0, 128, -1.0, "b"), (0, 128, 1.0, "a")]:
+    for seed, games, score, env in [*runs, (0, 128, -1.0, "b"), (0, 128, 1.0, "a"), (3, 128, 0.97, "a")]:
         if score == 1.0:  # the seed has a record in each version
             results.rename(results.parent / "elsewhere")
         sets, environment = [f"protocol.episodes={games}"], {"env": {"env": env} if env else None}
@@ -221,7 +221,8 @@ def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, result
         (0, 1, 3, 4),
         "NOT COMPARABLE",
     )
-    others = "2 runs in other versions of the environment (b); 1 run with protocol.episodes=192"
+    others = "not counted: 1 more record of the same seeds; 2 runs in other versions of the environment (b); "
+    others += "1 run with protocol.episodes=192"
     assert f"the score is of 4 runs with protocol.episodes=128; {others}" in row.note
     record_run([1.0] * 13, suite="toy", task="Catch", seed=0)
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
