@@ -54,7 +54,8 @@ class FolderLock:
             with suppress(OSError):
                 self.path.unlink()  # while it is held: a waiting process finds it gone, and tries again
                 faults.point("lock.removed")
-        self._lock.release()
+        with suppress(OSError):  # a network disk's, whose server is gone; the end of the process unlocks
+            self._lock.release()
 
     def _sign(self) -> None:
         """Write the process id and the machine into the file; a full disk does no harm."""

@@ -89,9 +89,7 @@ def against_references(
             text = f"{count_text(len(runs.curves), 'imported curve')} left out: {reason}"
             findings.append(_finding(key, "score", "NOT COMPARABLE", text))
         if key.suite == suite and (key in keys or not of_imported):
-            findings += _run_findings(
-                key, runs, (*runs.failed, *runs.other_protocol, *runs.other_data, *runs.versions), at=at
-            )
+            findings += _run_findings(key, runs, (*runs.score_runs[1], *runs.other_data, *runs.versions), at=at)
     return findings
 
 
@@ -220,8 +218,9 @@ def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
     if runs.complete:
         return [runs]
     groups: dict[str, Runs] = {}
-    done = [run for run in runs.variants if run.status == "done"]
-    for run in [run for run in done if run.id == baseline_id] or done:
+    every = (*runs.variants, *runs.other_protocol)  # the latter also has runs of a missing plug-in
+    own = [run for run in every if run.status == "done" and run.id == baseline_id]
+    for run in own or [run for run in runs.variants if run.status == "done"]:
         evaluations = tuple(within(run.evaluations, runs.budget))  # the level of a longer curve is another
         late = any(evaluation.env_steps >= LATE * runs.budget for evaluation in evaluations)
         if run.id == baseline_id:

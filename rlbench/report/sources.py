@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 import rlbench
 from rlbench import disk, suites
 from rlbench.errors import RefusedFile, suggest
+from rlbench.records import imported
 from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.parity import Parity, parity_rows
@@ -136,8 +137,9 @@ def sources(results: Path | None) -> Sources:
 def known_suites(results: Path | None) -> list[str]:
     """Every suite: rlbench's own, those of installed plug-ins, and those of records whose plug-in is missing."""
     own = sources(results).own
-    others = sorted({read_run(folder).suite for folder in folders(own)} - set(suites.names()))
-    return [*suites.names(), *others]
+    names = {read_run(folder).suite for folder in folders(own)}
+    names |= {imported.read_curve(folder).suite for folder in imported.curve_folders(own)}
+    return [*suites.names(), *sorted(names - set(suites.names()))]
 
 
 def unmatched_references(suite: str, results: Path | None) -> Iterator[str]:

@@ -198,6 +198,17 @@ def test_a_failed_run_of_a_missing_plug_in_is_named_and_counted(
     assert "1 of 3 runs failed, counted at -0.6" in row["note"]
     for words in ("check toy --results results", f"check toy --baseline {saved}"):
         assert "1 FAILED" in stdout_of(words, 5)
+    shutil.rmtree("results")
+    for seed in range(5):
+        toy(record_run, 0.1, seed, noise=0.01 * seed)
+    assert "1 REGRESSED" in stdout_of(f"check toy --baseline {saved}", 3)
+
+
+def test_a_failed_run_of_another_protocol_beside_whole_seeds_fails_no_check(record_run: RecordRun) -> None:
+    for seed in range(3):
+        record_run([1.0] * 13, suite="toy", task="Catch", seed=seed)
+    record_run([], suite="toy", task="Catch", sets=["protocol.episodes=192"], status="failed")
+    stdout_of("check toy --results results")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Records: written whole, read whole or refused by name, locked by one process, never deleted."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -8,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +21,7 @@ from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files, store
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.epochs import line_of
+from rlbench.records.locks import FolderLock
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
 from tests.conftest import RecordRun
@@ -407,3 +411,10 @@ def test_the_json_of_a_sealed_line_is_its_content_without_the_seal(content: dict
     forged = line.replace('"zeta":1', '"zeta":2')
     with pytest.raises(RefusedFile, match="line: damaged"):
         files.unsealed_json(forged, "line")
+
+
+def test_a_lock_server_that_is_gone_ends_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = FolderLock(tmp_path)
+    assert lock.acquire()
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(errno.ESTALE, "stale file handle")))
+    lock.release()

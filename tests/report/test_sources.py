@@ -3,16 +3,19 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rlbench.records import imported
 from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun
+from tests.reliability.test_hostile_curves import CURVE
 from tests.report.conftest import RecordSeeds
 
 ROOT = Path(__file__).parents[2]
@@ -166,6 +169,12 @@ def test_no_other_file_or_folder_is_a_suite(record_run: RecordRun) -> None:
     assert sources.known_suites(Path("results")) == list(SUITES)
     stdout_of("report --output page.html --results results")
     assert name not in Path("page.html").read_text(encoding="utf-8")
+
+
+def test_imported_curves_of_a_missing_plug_in_have_a_suite(tmp_path: Path) -> None:
+    imported.write_curves([replace(CURVE, suite="corridor")], tmp_path)
+    assert sources.known_suites(tmp_path) == [*SUITES, "corridor"]
+    assert "2.00" in stdout_of(f"table corridor --results {tmp_path}")
 
 
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
