@@ -12,7 +12,6 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, get_args
 
@@ -107,7 +106,7 @@ def _has_ended(store: Store) -> bool:
     """Return whether the run has ended; a crash after a run's outcome leaves checkpoints, which are removed."""
     outcome = store.outcome
     if outcome is not None and outcome.status == "done":
-        _remove_resume(store.folder / "checkpoint")
+        _remove_resume(store)
     return outcome is not None and outcome.status != "interrupted"
 
 
@@ -168,7 +167,7 @@ class _Recorder:
         store.verify_unchanged()
         checkpoint.save(self.folder / "last", _policy_state(store, trainer, policy, trainer.clock.epochs - 1))
         _finish(store, trainer.clock, trainer.inexact, self.reason, "done", fingerprint({"policy": policy}))
-        _remove_resume(self.folder)
+        _remove_resume(store)
 
 
 def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
@@ -204,8 +203,7 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
-    values = manifest.read_manifest(manifest.current(folder)).values
-    manifest.refuse_foreign(folder, values, store.spec, store.environment_sums, store.epoch_sums)
+    values = manifest.own_values(folder, store.spec, store.environment_sums, store.epoch_sums)
     saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
@@ -299,9 +297,13 @@ def _keep_outstanding(store: Store, trainer: Trainer, stop: Stop) -> None:
                 return
 
 
-def _remove_resume(folder: Path) -> None:
-    """Remove the resume checkpoint of a run that has ended; its policies stay."""
-    checkpoint.discard(folder / "resume")
+def _remove_resume(store: Store) -> None:
+    """Remove the resume checkpoint of a run that has ended, unless it is another attempt's; its policies stay."""
+    folder = store.folder / "checkpoint"
+    with suppress(RefusedFile):
+        if checkpoint.exists(folder / "resume"):
+            manifest.own_values(folder / "resume", store.spec, store.environment_sums, store.epoch_sums)
+        checkpoint.discard(folder / "resume")
     for name in ("best", "last"):
         checkpoint.recover(folder / name)
 
@@ -311,21 +313,13 @@ def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     best = max((e.evaluated.mean for e in earlier if e.evaluated is not None), default=None)
     if store.replaces(epoch):
         store.verify_unchanged()
-        if checkpoint.exists(folder) and not _is_earlier(folder, epoch.number):
+        if checkpoint.exists(folder) and not manifest.is_earlier(folder, epoch.number):
             store.best = None
             checkpoint.discard(folder)  # before its epoch is replaced: a process killed between leaves none
     store.append(epoch)
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
         store.best = folder
-
-
-def _is_earlier(folder: Path, epoch: int) -> bool:
-    """True if a checkpoint's policy is known to be of an earlier epoch."""
-    with suppress(RefusedFile):  # damaged
-        own = manifest.read_manifest(manifest.current(folder)).values.get("epoch")
-        return isinstance(own, int) and own < epoch
-    return False
 
 
 def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:

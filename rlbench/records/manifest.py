@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from io import BufferedReader
 from pathlib import Path
@@ -58,6 +58,27 @@ def refuse_foreign(
     for part, name, sums in (("environments", "spec.json", environment_sums), ("epochs", "epochs.jsonl", epoch_sums)):
         if values.get(f"run/{part}_sha256") not in (None, *sums):
             raise RefusedFile(f"{folder}: is of another attempt than {name}, or newer; {COPY_AGAIN}")
+
+
+def own_values(
+    folder: Path, spec: Spec, environment_sums: Sequence[str], epoch_sums: Sequence[str]
+) -> Mapping[str, Value]:
+    """The plain values of a checkpoint of this run and attempt.
+
+    Raises:
+        RefusedFile: it is damaged, or as in ``refuse_foreign``.
+    """
+    values = read_manifest(current(folder)).values
+    refuse_foreign(folder, values, spec, environment_sums, epoch_sums)
+    return values
+
+
+def is_earlier(folder: Path, epoch: int) -> bool:
+    """True if a checkpoint's policy is known to be of an earlier epoch."""
+    with suppress(RefusedFile):  # damaged
+        own = read_manifest(current(folder)).values.get("epoch")
+        return isinstance(own, int) and own < epoch
+    return False
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

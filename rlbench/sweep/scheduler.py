@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from rlbench.errors import RefusedFile, RlbenchError, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import is_locked
 from rlbench.records.store import Record, read_record, refuse_other_run
@@ -200,6 +200,8 @@ class Sweep:
         attempt = self._attempts[job.name]
         record = None if attempt.force else _record(job.folder)  # the record is of an earlier attempt then
         outcome = record.outcome if record is not None else None
+        if outcome is not None and outcome.status == "done" and event.code == ResourceExhausted.exit_code:
+            return "halted", event.reason.removeprefix("rlbench: ")  # another's record was put in the place of its own
         if record is not None and outcome is not None and record.has_ended(job.until):
             return outcome.status, outcome.reason
         if event.status == "interrupted" and outcome is not None:

@@ -12,10 +12,12 @@ import pytest
 from rlbench import checkpoint
 from rlbench.config.run import Runtime
 from rlbench.errors import RefusedFile, ResourceExhausted
-from rlbench.records.files import refuse_links
+from rlbench.records.files import RECORD_FILES, refuse_links
 from rlbench.records.store import Store, read_record
+from rlbench.records.types import Epoch
 from rlbench.run import run
 from rlbench.signals import Stop
+from tests.commands import stderr_of, stdout_of
 from tests.forging import locked, reseal
 from tests.reliability.families import SHORT
 from tests.reliability.run_one import QUIET, carry, ending
@@ -113,6 +115,27 @@ def test_a_resumed_run_whose_best_policy_is_removed_halts(tmp_path: Path) -> Non
     with pytest.raises(ResourceExhausted, match="best: was changed while the run was under way"):
         list(records)
     store.release()
+
+
+def test_a_run_beside_the_finished_record_of_another_machine_halts_and_keeps_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, other = SHORT.folder(tmp_path), SHORT.folder(tmp_path / "other")
+    for results, steps in ((tmp_path, 30), (tmp_path / "other", None)):
+        carry(SHORT.spec(), results, steps)
+    append = Store.append
+
+    def append_to_the_other(store: Store, epoch: Epoch) -> None:
+        for name in RECORD_FILES:
+            shutil.copy(other / name, folder / name)
+        append(store, epoch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "append", append_to_the_other)
+        assert "while the run was under way" in stderr_of(SHORT.words(tmp_path), 5)
+    assert "resume: is of another attempt" in stdout_of(f"verify {folder}", 2)
+    stdout_of(SHORT.words(tmp_path))
+    assert checkpoint.exists(folder / "checkpoint" / "resume")
 
 
 def both(folder: Path) -> None:
