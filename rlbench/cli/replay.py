@@ -174,14 +174,15 @@ def _runtime(record: Record) -> Runtime:
     from rlbench.assembly.device import device_of
 
     record_values = record.environment
-    updates = str(record_values.get("updates", ""))
+    engine, _, reason = str(record_values.get("updates", "")).partition(":")
+    is_auto = engine == "numpy" and bool(reason)  # which takes numpy where networks are small
     threads = record_values.get("torch_threads")
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_THREADS):
         raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")
     runtime = Runtime(
         device=str(record_values.get("device", "cpu")),
         threads=threads,
-        update_engine=next((name for name in get_args(EngineName) if name == updates.partition(":")[0]), "auto"),
+        update_engine=next((name for name in get_args(EngineName) if name == engine and not is_auto), "auto"),
         eval_workers=0,
         checkpoint_seconds=1e9,
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
     from rlbench.report.runs import Run
 
-VERSIONS = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco")
+VERSIONS = ("torch", "numpy", "gymnasium", "gymnasium-robotics", "ale-py", "envpool", "mujoco")
 """Packages whose versions a note lists if the runs of a cell differ in them."""
 
 
@@ -105,8 +105,8 @@ def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
     every = [[environment for environment in run.environments if environment] for run in runs]
     versions: dict[str, set[str]] = defaultdict(set)
     for environment in chain.from_iterable(every):
-        packages = environment.get("packages")
-        texts = {**(packages if isinstance(packages, Mapping) else {}), **environment}
+        parts = (environment.get("packages"), environment.get("env"), environment)
+        texts = dict(chain.from_iterable(part.items() for part in parts if isinstance(part, Mapping)))
         for name in ("rlbench", *VERSIONS):
             versions[name] |= {str(texts[name])} if name in texts else set()
     if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:

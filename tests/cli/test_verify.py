@@ -158,6 +158,17 @@ def test_replay_equals_the_record_to_the_bit_and_writes_nothing(folder: Path) ->
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize(
+    "cell", [("ppo", "--set", "algo.torso.widths=512,512"), ("reinforce",)], ids=lambda cell: cell[0]
+)
+def test_replay_takes_the_default_engine_again_where_networks_are_large(cell: tuple[str, ...], tmp_path: Path) -> None:
+    algo, *sets = cell
+    words = ["run", "toy", algo, "--task", "CartPole-v1", "--steps", "4000", "--set", "budget.epoch=2000", *sets]
+    stdout_of([*words, "--results", str(tmp_path), "--device", "cpu", "--quiet"])
+    (place,) = tmp_path.rglob("seed=0")
+    assert "equal to the bit" in stdout_of(["verify", "--replay", str(place), "--epochs", "1"])
+
+
 def test_replay_on_a_full_disk_names_tmpdir(folder: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with no_file_beyond(3_000):

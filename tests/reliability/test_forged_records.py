@@ -160,6 +160,14 @@ class TestVersions:
         assert "torch 1.13.0 and 2.13.0" in note
         assert "3 runs of uncommitted code" in note and "resumed" not in note
 
+    def test_a_version_that_stands_beside_the_environment_alone_is_noted(
+        self, record_run: RecordRun, results: Path
+    ) -> None:
+        for number, version in enumerate(("1.3.1", "1.4.2")):
+            env = {"env": {**WORLD, "gymnasium-robotics": version}}
+            record_run([1.0] * (number + 1), status=None, **FULL, environment=env)
+        assert "made with gymnasium-robotics 1.3.1 and 1.4.2" in cell(results).note
+
     def test_a_run_resumed_by_other_code_says_so_in_its_record(self, record_run: RecordRun, results: Path) -> None:
         for number, version in enumerate(("0.1.0", "0.1.0", "9.9.9")):
             folder = record_run([1.0] * (number + 1), status=None, **FULL, environment={"rlbench": version})
