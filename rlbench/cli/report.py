@@ -85,10 +85,10 @@ def plot(
     from rlbench.report.sources import sources
 
     settings, evidence = rc_settings(rc or []), sources(results)
+    left_out = runs_not_drawn if kind in {"curves", "walltime"} else runs_without_score
+    cells = left_out(suite, evidence, tasks=task or [], algorithms=algo or [])
+    print_left_out(cells, failed="that failed", short="short of the budget")
     figure = draw(suite, kind, evidence, tasks=task or [], algorithms=algo or [], rc=settings)
     content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)
     print_note(f"{output}: {len(content):,} bytes")
-    left_out = runs_not_drawn if kind in {"curves", "walltime"} else runs_without_score
-    cells = left_out(suite, evidence, tasks=task or [], algorithms=algo or [])
-    print_left_out(cells, failed="that failed", short="short of the budget")

@@ -90,7 +90,9 @@ def commit() -> str | None:
             return None
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         head = _git(package, "rev-parse", "--short=12", "HEAD")
-        return head + ("+dirty" if _git(package, "status", "--porcelain", "--", ".") else "")
+        return head + (
+            "+dirty" if _git(package, "status", "--porcelain", "--untracked-files=normal", "--", ".") else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from rlbench.config.names import steps_text
+from rlbench.config.tasks import GYM
 from rlbench.errors import RlbenchError, UsageError
 from rlbench.records.types import Estimator
 
@@ -98,7 +99,7 @@ def base_of(task: str) -> str:
 
 def row_of(suite: str, task: str, dataset: str) -> tuple[str, str]:
     """Task and data set of the row that a task belongs to, whatever version of it a reference or a run names."""
-    if suite in VERSIONED:
+    if suite in VERSIONED and not task.startswith(GYM):
         return base_of(task) + "-v4", dataset
     if suite == "offline" and (dataset or task):
         name = (dataset or task).lower()

@@ -180,6 +180,8 @@ class Sweep:
 
     def _retry_or_end(self, job: Job, event: Exited, status: Status, reason: str) -> None:
         attempt = self._attempts[job.name]
+        outcome = None if attempt.force else _outcome(job.folder)
+        is_done = outcome is not None and outcome.status == "done"  # by another's record: there is nothing to train
         if status == "running" and not is_locked(job.folder):  # its holder may have finished it, but not for ever
             attempt.lost += 1
             if attempt.lost > LOSSES:
@@ -188,7 +190,9 @@ class Sweep:
             attempt.look = monotonic() + POLL_SECONDS
             self._waiting.append(job)
             self.display.pause(job, "another process is running it; left alone, and looked at again")
-        elif status in {"crashed", "halted"} and _may_retry(attempt, event) and self.stop.signal is None:
+        elif (
+            status in {"crashed", "halted"} and not is_done and _may_retry(attempt, event) and self.stop.signal is None
+        ):
             self._waiting.append(job)
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
         else:

@@ -107,6 +107,12 @@ def test_a_checkout_gives_its_commit_and_says_where_its_code_differs(checkout: P
     assert machine.commit() == f"{head}+dirty"
 
 
+def test_an_untracked_module_is_dirty_whatever_the_users_git_leaves_out(checkout: Path) -> None:
+    git(checkout, "config", "status.showUntrackedFiles", "no")
+    (checkout / "rlbench" / "new.py").write_text("")
+    assert str(machine.commit()).endswith("+dirty")
+
+
 @pytest.mark.parametrize("inside", [".venv/lib/python3.11/site-packages", "vendored"])
 def test_a_package_inside_another_repository_has_no_commit(checkout: Path, monkeypatch: Patch, inside: str) -> None:
     package = checkout / inside / "rlbench"

@@ -93,7 +93,15 @@ def test_plot_counts_the_runs_that_no_curve_shows(
 ) -> None:
     record_run((0.5,), suite="toy", task="Catch", seed=9, **record)
     line = ["plot", "toy", "--results", str(two_algorithms), "--output", "x.svg", *options]
-    assert stderr_of(line, 0).splitlines()[1:] == notes
+    assert stderr_of(line, 0).splitlines()[:-1] == notes
+
+
+def test_plot_counts_them_where_there_is_nothing_to_draw(record_run: RecordRun) -> None:
+    record_run((0.5,), suite="toy", task="Catch", sets=["protocol.episodes=128"])
+    note, error = stderr_of(
+        ["plot", "toy", "--results", "results", "--output", "x.svg", "--kind", "interval"], 2
+    ).splitlines()
+    assert note == "1 run of another protocol: left out" and "no finished run of toy to draw" in error
 
 
 def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:

@@ -187,6 +187,7 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
     assert spec["algo"]["actor_lr"] == suites.spec("mujoco", "sac", "HalfCheetah-v4").algo.actor_lr
     hopper = suites.spec("mujoco", "sac", "gym:Hopper-v4")
     assert run_index.row_of("mujoco", hopper.task.id, "") != run_index.row_of("mujoco", "Hopper-v4", "")
+    assert run_index.row_of("mujoco", "gym:Hopper-v5", "") == ("gym:Hopper-v5", "")
 
 
 @pytest.mark.usefixtures("corridor")

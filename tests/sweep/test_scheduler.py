@@ -157,6 +157,14 @@ def test_a_halted_run_that_cannot_begin_again_has_halted(tmp_path: Path) -> None
     assert [(e.status, e.reason) for e in endings] == [("halted", "the folder cannot be written")]
 
 
+def test_a_run_whose_record_is_replaced_by_a_finished_one_halts_and_is_not_started_again(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path), Exited(5, "epochs.jsonl: was changed")]]})
+    endings, _ = run_jobs([one], engine)
+    assert [(e.status, e.reason) for e in endings] == [("halted", "epochs.jsonl: was changed")]
+    assert len(engine.started) == 1
+
+
 def test_a_finished_record_of_another_run_is_refused(tmp_path: Path) -> None:
     one, other, variant = job(tmp_path, 0), job(tmp_path, 1), replace(job(tmp_path, 2), folder=tmp_path / "variant")
     finished(one, tmp_path)
