@@ -186,6 +186,9 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     """A cell before the other cells of its suite are tested, without verdict and note."""
     scale, limit, estimator = scale_of(key), reference.limit if reference else None, estimator_of(key, reference)
     scored_runs, failed = runs.score_runs
+    if not runs.scored:  # compared with nothing: at the steps that all have reached
+        common = min((run.env_steps for run in scored_runs if run.evaluations), default=0)
+        limit = min(common, limit or common)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [_floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
     test_scores = _test_scores(scored_runs, scores, reference)

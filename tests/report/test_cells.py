@@ -64,7 +64,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], Sequence[tuple[Sequence[float], Fac
     "short runs are partial, and their steps are noted": (
         BREAKOUT,
         [run(1.0, 2.0, 4.0, sets=["budget.steps=200000"]), run(1.0, 2.0, status="interrupted")],
-        {"verdict": "PARTIAL", "notes": ["100,000 of 10,000,000 steps;"], "score": 3.0, "n": 2, "env_steps": 100_000},
+        {"verdict": "PARTIAL", "notes": ["100,000 of 10,000,000 steps;"], "score": 2.0, "n": 2, "env_steps": 100_000},
     ),
     "a run without an evaluation yet is partial and has no score": (
         BREAKOUT, [run(status=None)], {"verdict": "PARTIAL", "measured": None, "note": "0 of 10,000,000 steps"},
