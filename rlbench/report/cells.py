@@ -184,11 +184,8 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
 
 def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
     """A cell before the other cells of its suite are tested, without verdict and note."""
-    scale, limit, estimator = scale_of(key), reference.limit if reference else None, estimator_of(key, reference)
+    scale, limit, estimator = scale_of(key), _limit(runs, reference), estimator_of(key, reference)
     scored_runs, failed = runs.score_runs
-    if not runs.scored:  # compared with nothing: at the steps that all have reached
-        common = min((run.env_steps for run in scored_runs if run.evaluations), default=0)
-        limit = min(common, limit or common)
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [_floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
     test_scores = _test_scores(scored_runs, scores, reference)
@@ -232,6 +229,14 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         unfinished=len(runs.unfinished) + len(runs.lost_seeds),
         second=len(runs.second(runs.complete)),
     )
+
+
+def _limit(runs: Runs, reference: ReferenceScore | None) -> int | None:
+    """The steps within which evaluations count: the reference's; without a whole run at most those of every run."""
+    limits = [reference.limit] if reference and reference.limit else []
+    if not runs.scored:
+        limits += [run.env_steps for run in runs.score_runs[0] if run.evaluations]
+    return min(limits, default=None)
 
 
 def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: ReferenceScore | None) -> Sequence[float]:
