@@ -300,12 +300,7 @@ def _keep_outstanding(store: Store, trainer: Trainer, stop: Stop) -> None:
 def _remove_resume(store: Store) -> None:
     """Remove the resume checkpoint of a run that has ended, unless it is another attempt's; its policies stay."""
     folder = store.folder / "checkpoint"
-    try:
-        if checkpoint.exists(folder / "resume"):
-            manifest.own_values(folder / "resume", store.spec, store.environment_sums, store.epoch_sums)
-    except RefusedFile:
-        pass  # ``verify`` names it
-    else:
+    if not manifest.is_foreign(folder / "resume", store.spec, store.environment_sums, store.epoch_sums):
         checkpoint.discard(folder / "resume")
     for name in ("best", "last"):
         checkpoint.recover(folder / name)

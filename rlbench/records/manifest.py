@@ -73,6 +73,18 @@ def own_values(
     return values
 
 
+def is_foreign(folder: Path, spec: Spec, environment_sums: Sequence[str], epoch_sums: Sequence[str]) -> bool:
+    """True if a checkpoint is known to belong to another run or attempt."""
+    values: Mapping[str, Value] = {}
+    with suppress(RefusedFile):  # missing or damaged
+        values = read_manifest(current(folder)).values
+    try:
+        refuse_foreign(folder, values, spec, environment_sums, epoch_sums)
+    except RefusedFile:
+        return True
+    return False
+
+
 def is_earlier(folder: Path, epoch: int) -> bool:
     """True if a checkpoint's policy is known to be of an earlier epoch."""
     with suppress(RefusedFile):  # damaged

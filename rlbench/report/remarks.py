@@ -66,7 +66,8 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     ids, versions = {run.id for run in measured_runs}, {None, *(run.env_versions for run in measured_runs)}
     same_settings = [run for run in others if run.id in ids]
     other_versions = [run for run in same_settings if run.env_versions not in versions]
-    if measured_runs and others:
+    failed = sum(run.status == "failed" for run in (*runs.variants, *others))
+    if measured_runs and (others or runs.variants):
         yield f"the score is of {counts_by_setting(measured_runs)}"
     if count := len(same_settings) - len(other_versions):
         yield f"not counted: {count_text(count, 'more record')} of the same seeds"
@@ -74,7 +75,7 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
         texts = sorted({str(run.env_versions) for run in other_versions})
         yield f"{count_text(len(other_versions), 'run')} in other versions of the environment ({', or '.join(texts)})"
     if others := [*runs.variants, *(run for run in others if run not in same_settings)]:
-        yield counts_by_setting(others)
+        yield counts_by_setting(others) + (f" ({failed} failed)" if failed else "")
 
 
 def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Protocol
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import is_locked
-from rlbench.records.store import Record, read_record, refuse_other_run
+from rlbench.records.store import CHANGED_DURING_RUN, Record, read_record, refuse_other_run
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
@@ -204,7 +204,7 @@ class Sweep:
         attempt = self._attempts[job.name]
         record = None if attempt.force else _record(job.folder)  # the record is of an earlier attempt then
         outcome = record.outcome if record is not None else None
-        if outcome is not None and outcome.status == "done" and event.code == ResourceExhausted.exit_code:
+        if outcome is not None and event.code == ResourceExhausted.exit_code and CHANGED_DURING_RUN in event.reason:
             return "halted", event.reason.removeprefix("rlbench: ")  # another's record was put in the place of its own
         if record is not None and outcome is not None and record.has_ended(job.until):
             return outcome.status, outcome.reason

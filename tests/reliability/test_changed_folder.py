@@ -138,6 +138,15 @@ def test_a_run_beside_the_finished_record_of_another_machine_halts_and_keeps_its
     assert checkpoint.exists(folder / "checkpoint" / "resume")
 
 
+def test_a_finished_run_removes_a_damaged_checkpoint_from_which_nothing_can_resume(tmp_path: Path) -> None:
+    stdout_of(SHORT.words(tmp_path))
+    resume = SHORT.folder(tmp_path) / "checkpoint" / "resume"
+    resume.mkdir()
+    (resume / "manifest.json").write_text("x")
+    stdout_of(SHORT.words(tmp_path))
+    assert not resume.exists()
+
+
 def both(folder: Path) -> None:
     """Two other epochs in the place of two, of the same length."""
     path = folder / "epochs.jsonl"

@@ -215,6 +215,7 @@ def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, result
         sets, environment = [f"protocol.episodes={games}"], {"env": {"env": env} if env else None}
         record_run([score] * 13, suite="toy", task="Catch", seed=seed, sets=sets, environment=environment)
     (results.parent / "elsewhere").rename(results / "elsewhere")
+    record_run((), suite="toy", task="Catch", seed=5, sets=["protocol.episodes=192"], status="failed")
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
     assert (row.measured.score, row.measured.seeds, str(row.verdict)) == (
         pytest.approx(0.95),
@@ -222,7 +223,7 @@ def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, result
         "NOT COMPARABLE",
     )
     others = "not counted: 1 more record of the same seeds; 2 runs in other versions of the environment (b); "
-    others += "1 run with protocol.episodes=192"
+    others += "2 runs with protocol.episodes=192 (1 failed)"
     assert f"the score is of 4 runs with protocol.episodes=128; {others}" in row.note
     record_run([1.0] * 13, suite="toy", task="Catch", seed=0)
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)

@@ -13,7 +13,7 @@ from rlbench import suites
 from rlbench.errors import UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import FolderLock
-from rlbench.records.store import folder_of
+from rlbench.records.store import CHANGED_DURING_RUN, folder_of
 from rlbench.records.types import Outcome, Status
 from rlbench.signals import Stop
 from rlbench.sweep import scheduler
@@ -159,10 +159,16 @@ def test_a_halted_run_that_cannot_begin_again_has_halted(tmp_path: Path) -> None
 
 def test_a_run_whose_record_is_replaced_by_a_finished_one_halts_and_is_not_started_again(tmp_path: Path) -> None:
     one = job(tmp_path)
-    engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path), Exited(5, "epochs.jsonl: was changed")]]})
+    engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path), Exited(5, f"x {CHANGED_DURING_RUN}")]]})
     endings, _ = run_jobs([one], engine)
-    assert [(e.status, e.reason) for e in endings] == [("halted", "epochs.jsonl: was changed")]
+    assert [(e.status, e.reason) for e in endings] == [("halted", f"x {CHANGED_DURING_RUN}")]
     assert len(engine.started) == 1
+
+
+def test_a_run_that_halts_on_a_full_disk_is_done_where_another_process_has_finished_it(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    engine = Scripted({0: [[Begun(0), lambda: finished(one, tmp_path), Exited(5, "no space left on the disk")]]})
+    assert [e.status for e in run_jobs([one], engine)[0]] == ["done"]
 
 
 def test_a_finished_record_of_another_run_is_refused(tmp_path: Path) -> None:
