@@ -57,9 +57,10 @@ def test_show_counts_episodes_returns_ends_and_coverage(own: Path) -> None:
     assert text.count("#" * 40) == 4
     with h5py.File(own, "a") as file:
         file.attrs["note"] = "\x1b[2J" + "x" * 900
+        file.attrs[b"caf\xe9"] = 1.0
     own.with_name(own.name + ".sha256.json").unlink()
     text = stdout_of(f"data show {own}")
-    assert "?[2Jxx" in text
+    assert "?[2Jxx" in text and "caf\ufffd" in text
     assert max(len(line) for line in text.splitlines()) < 300
 
 
