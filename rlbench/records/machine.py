@@ -90,8 +90,7 @@ def commit() -> str | None:
             return None
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         head = _git(package, "rev-parse", "--short=12", "HEAD")
-        changes = _git(package, "status", "--porcelain", "--untracked-files=normal", "--", ".")
-        return f"{head}+dirty" if changes else head
+        return head + ("+dirty" if _git(package, "status", "--porcelain", "-unormal", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
