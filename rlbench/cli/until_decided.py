@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
     from rlbench.report.cells import Cell
     from rlbench.report.reference_table import CellKey
+    from rlbench.report.run_index import Runs
     from rlbench.sweep.events import Ending
 
 BEYOND = (
     "seed {} has no run of the whole budget, so no verdict can be better than INCONCLUSIVE, "
     "and only {} seeds are trained; move its record away"
 )
+ELSEWHERE = "seed {} has ended in {}, beside which it would be trained again; move that record to {}, or away"
 LITTLE_POWER = 0.5  # power of the last look, without a difference, below which a command warns
 
 
@@ -91,12 +93,11 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
 
     Raises:
         UsageError: a cell has other settings than the reference, its reference is a single run or can never be
-            reproduced, its looks belong to another design, it was tested before the first look, or a seed of it has two
-            records, or one beyond the design no run of the whole budget.
+            reproduced, its looks belong to another design, it was tested before the first look, a seed of it has two
+            records or has ended in another folder, or one beyond the design has no run of the whole budget.
         RefusedFile: the record of its looks is damaged.
     """
     from rlbench.report.reference_table import cell_of
-    from rlbench.report.remarks import second_remark
     from rlbench.report.run_index import Runs, gather
 
     groups: dict[Path, list[Spec]] = {}
@@ -116,13 +117,27 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
                 f"--until-decided: {spec.name} has {count} ended seeds, whose fixed test has spent the 5 % that looks "
                 "share; begin in another folder with --results, or leave --until-decided out"
             )
-        second = group_runs.second(group_runs.complete)
-        beyond = [run.seed for run in group_runs.unfinished if run.seed >= design[-1].seeds]
-        if (second or beyond) and _undecided([cell], results, ()):
-            problem = second_remark(second) if second else BEYOND.format(beyond[0], design[-1].seeds)
+        if (problem := _problem(cell, group_runs)) and _undecided([cell], results, ()):
             raise UsageError(f"--until-decided: {spec.name}: {problem}")
         cells.append(cell)
     return tuple(cells)
+
+
+def _problem(cell: SequentialCell, runs: Runs) -> str:
+    """The record that would keep the cell INCONCLUSIVE at every look; empty without one."""
+    from rlbench.report.remarks import second_remark
+
+    end = cell.design[-1].seeds
+    if second := runs.second(runs.complete):
+        return second_remark(second)
+    for run in runs.unfinished:
+        if run.seed >= end:
+            return BEYOND.format(run.seed, end)
+    for run in runs.scored:
+        own = cell.folder / f"seed={run.seed}"
+        if run.seed < end and not (own / "outcome.json").exists():
+            return ELSEWHERE.format(run.seed, run.folder, own)
+    return ""
 
 
 def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) -> tuple[list[Ending], int | None]:

@@ -221,6 +221,15 @@ def test_a_seed_with_a_second_record_begins_no_looks(record_run: Record) -> None
     assert "seed 0 has a second record with other numbers" in stderr_of([*DECIDE, "--dry-run"])
 
 
+def test_a_seed_that_has_ended_in_another_folder_begins_no_looks(record_run: Record) -> None:
+    folder = ended(record_run, [1.0])
+    stdout_of([*DECIDE, "--dry-run"])
+    folder.rename(Path("results") / "other")
+    error = stderr_of([*DECIDE, "--dry-run"])
+    assert "seed 0 has ended in results/other/seed=0, beside which it would be trained again" in error
+    assert f"move that record to {folder.relative_to(Path.cwd())}/seed=0, or away" in error
+
+
 def test_an_unfinished_seed_beyond_the_design_begins_no_looks(record_run: Record) -> None:
     record_run([0.0, 0.0], suite=KEY[0], algo=KEY[1], task=KEY[2], seed=7, status="interrupted")
     error = stderr_of([*DECIDE, "--most-seeds", "5", "--dry-run"])
