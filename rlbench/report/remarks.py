@@ -66,7 +66,6 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     ids, versions = {run.id for run in measured_runs}, {None, *(run.env_versions for run in measured_runs)}
     same_settings = [run for run in others if run.id in ids]
     other_versions = [run for run in same_settings if run.env_versions not in versions]
-    failed = sum(run.status == "failed" for run in (*runs.variants, *others))
     if measured_runs and (others or runs.variants):
         yield f"the score is of {counts_by_setting(measured_runs)}"
     if count := len(same_settings) - len(other_versions):
@@ -75,6 +74,7 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
         texts = sorted({str(run.env_versions) for run in other_versions})
         yield f"{count_text(len(other_versions), 'run')} in other versions of the environment ({', or '.join(texts)})"
     if others := [*runs.variants, *(run for run in others if run not in same_settings)]:
+        failed = sum(run.status == "failed" for run in others)
         yield counts_by_setting(others) + (f" ({failed} failed)" if failed else "")
 
 
