@@ -203,7 +203,8 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
-    values = manifest.own_values(folder, store.spec, store.environment_sums, store.epoch_sums)
+    values = manifest.read_manifest(manifest.current(folder)).values
+    manifest.refuse_foreign(folder, values, store.spec, store.environment_sums, store.epoch_sums)
     saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"

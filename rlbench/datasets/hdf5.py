@@ -77,7 +77,7 @@ def read_attributes(path: Path) -> dict[str, object]:
 def scalar_attributes(file: h5py.File) -> dict[str, object]:
     """Read the attributes that are one number or text; others are not read, since they may claim any memory.
 
-    h5py gives a name that is no UTF-8 as bytes.
+    h5py gives a name that is not UTF-8 as bytes.
     """
     scalars = [name for name in file.attrs if is_number_or_text(file.attrs.get_id(name))]
     return {name if isinstance(name, str) else name.decode(errors="replace"): file.attrs[name] for name in scalars}

@@ -60,19 +60,6 @@ def refuse_foreign(
             raise RefusedFile(f"{folder}: is of another attempt than {name}, or newer; {COPY_AGAIN}")
 
 
-def own_values(
-    folder: Path, spec: Spec, environment_sums: Sequence[str], epoch_sums: Sequence[str]
-) -> Mapping[str, Value]:
-    """The plain values of a checkpoint of this run and attempt.
-
-    Raises:
-        RefusedFile: it is damaged, or as in ``refuse_foreign``.
-    """
-    values = read_manifest(current(folder)).values
-    refuse_foreign(folder, values, spec, environment_sums, epoch_sums)
-    return values
-
-
 def is_foreign(folder: Path, spec: Spec, environment_sums: Sequence[str], epoch_sums: Sequence[str]) -> bool:
     """True if a checkpoint is known to belong to another run or attempt."""
     values: Mapping[str, Value] = {}
