@@ -20,7 +20,7 @@ from rlbench.records.looks import (
     record_looks,
     refuse_other_design,
 )  # fmt: skip
-from rlbench.records.store import folder_of
+from rlbench.records.store import folder_of, read_record
 from rlbench.report.verdict import DECIDED, MIN_SEEDS, power
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ BEYOND = (
     "seed {} has no run of the whole budget, so no verdict can be better than INCONCLUSIVE, "
     "and only {} seeds are trained; move its record away"
 )
-ELSEWHERE = "seed {} has ended in {}, beside which it would be trained again; move that record to {}, or away"
+ELSEWHERE = (
+    "seed {} has ended in {} and would be trained again in {}, but a seed with two records has no verdict; "
+    "put the ended one there, or move it away"
+)
 LITTLE_POWER = 0.5  # power of the last look, without a difference, below which a command warns
 
 
@@ -135,7 +138,8 @@ def _problem(cell: SequentialCell, runs: Runs) -> str:
             return BEYOND.format(run.seed, end)
     for run in runs.scored:
         own = cell.folder / f"seed={run.seed}"
-        if run.seed < end and not (own / "outcome.json").exists():
+        is_elsewhere = run.id == cell.specs[0].id and run.seed < end and run.folder != own
+        if is_elsewhere and not ((own / "outcome.json").exists() and read_record(own).has_ended()):
             return ELSEWHERE.format(run.seed, run.folder, own)
     return ""
 

@@ -12,7 +12,7 @@ from rlbench import suites
 from rlbench.config.names import count_text, number_text
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.types import Estimator
-from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, shortfall_percent
+from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, end_of, shortfall_percent
 from rlbench.report.estimate import (
     correct_optimism,
     curves_within,
@@ -232,10 +232,13 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
 
 
 def _limit(runs: Runs, reference: ReferenceScore | None) -> int | None:
-    """The steps within which evaluations count: the reference's; without a whole run at most those of every run."""
+    """The steps within which evaluations count: the reference's; of unfinished runs at most those that all reached.
+
+    The first evaluation of every run counts, since an imported curve may begin late.
+    """
     limits = [reference.limit] if reference and reference.limit else []
-    if not runs.scored:
-        limits += [run.env_steps for run in runs.score_runs[0] if run.evaluations]
+    if short := [] if runs.scored else [run for run in runs.short if run.evaluations]:
+        limits.append(max(min(map(end_of, short)), *(run.evaluations[0].env_steps for run in short)))
     return min(limits, default=None)
 
 

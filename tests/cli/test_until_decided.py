@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.cli.run_output import decision_sentence, verdict_lines
@@ -221,13 +222,30 @@ def test_a_seed_with_a_second_record_begins_no_looks(record_run: Record) -> None
     assert "seed 0 has a second record with other numbers" in stderr_of([*DECIDE, "--dry-run"])
 
 
-def test_a_seed_that_has_ended_in_another_folder_begins_no_looks(record_run: Record) -> None:
+@pytest.mark.parametrize("own", [[], [5.0, 6.0]], ids=["new here", "interrupted here"])
+def test_a_seed_that_has_ended_in_another_folder_begins_no_looks(record_run: Record, own: list[float]) -> None:
     folder = ended(record_run, [1.0])
     stdout_of([*DECIDE, "--dry-run"])
     folder.rename(Path("results") / "other")
+    if own:
+        record_run(own, suite=KEY[0], algo=KEY[1], task=KEY[2], status="interrupted")
     error = stderr_of([*DECIDE, "--dry-run"])
-    assert "seed 0 has ended in results/other/seed=0, beside which it would be trained again" in error
-    assert f"move that record to {folder.relative_to(Path.cwd())}/seed=0, or away" in error
+    here = f"{folder.relative_to(Path.cwd())}/seed=0"
+    assert f"seed 0 has ended in results/other/seed=0 and would be trained again in {here}" in error
+
+
+@pytest.mark.parametrize("kind", ["killed at the end", "failed before", "failed with fewer steps"])
+def test_a_seed_of_this_folder_is_resumed_whatever_counts_for_it(record_run: Record, kind: str) -> None:
+    words = {"suite": KEY[0], "algo": KEY[1], "task": KEY[2]}
+    if kind == "killed at the end":
+        budget = suites.spec(*KEY).budget
+        record_run([1.0] * (budget.steps // budget.epoch + 1), status=None, **words)
+    elif kind == "failed before":
+        record_run([1.0, 2.0], status="failed", **words)
+        record_run([1.0], status=None, force=True, **words)
+    else:
+        record_run([1.0, 2.0], status="failed", sets=["budget.steps=300000"], **words)
+    assert main([*DECIDE, "--dry-run"]) == 0
 
 
 def test_an_unfinished_seed_beyond_the_design_begins_no_looks(record_run: Record) -> None:

@@ -94,6 +94,15 @@ def test_a_curve_short_of_the_budget_is_partial(tmp_path: Path) -> None:
     assert cell_of(tmp_path).verdict.word == "PARTIAL"
 
 
+def test_a_curve_that_begins_after_the_shortest_one_ends_has_a_score(tmp_path: Path) -> None:
+    points = ((0, 10_000), (1, 25_000), (1, 50_000), (2, 25_000), (2, 75_000))
+    file = tmp_path / "runs.csv"
+    file.write_text("\n".join(["task,seed,step,return", *(f"{TASK},{seed},{at},{at}" for seed, at in points)]))
+    assert main(["import", str(file), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]) == 0
+    measured = cell_of(tmp_path).measured
+    assert measured is not None and measured.scores == (10_000, 25_000, 25_000)
+
+
 def test_training_returns_are_not_compared_with_evaluations(tmp_path: Path) -> None:
     curves(tmp_path, [3_500.0, 3_600.0], more=("--kind", "training"))
     cell = cell_of(tmp_path)

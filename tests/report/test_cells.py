@@ -66,6 +66,11 @@ CASES: Mapping[str, tuple[Mapping[str, str], Sequence[tuple[Sequence[float], Fac
         [run(1.0, 2.0, 4.0, sets=["budget.steps=200000"]), run(1.0, 2.0, status="interrupted")],
         {"verdict": "PARTIAL", "notes": ["100,000 of 10,000,000 steps;"], "score": 2.0, "n": 2, "env_steps": 100_000},
     ),
+    "a run that its protocol ended early keeps its last evaluation": (
+        BREAKOUT,
+        [run(1.0, 9.0, sets=["budget.steps=300000"]), run(1.0, 2.0, 3.0, 9.0, sets=["budget.steps=300000"])],
+        {"verdict": "PARTIAL", "score": 9.0, "n": 2},
+    ),
     "a run without an evaluation yet is partial and has no score": (
         BREAKOUT, [run(status=None)], {"verdict": "PARTIAL", "measured": None, "note": "0 of 10,000,000 steps"},
     ),
