@@ -199,11 +199,14 @@ def _verify_checkpoint(checkpoint: Path, name: str, record: Record | None) -> It
         yield from _errors_of(partial(_verify_sum, checkpoint, file, digest))
     if record is None:
         return
-    yield from _errors_of(partial(_refuse_foreign, checkpoint, contents, record))
+    foreign = list(_errors_of(partial(_refuse_foreign, checkpoint, contents, record)))
+    outcome = record.outcome
+    if foreign and name == "resume" and outcome is not None and outcome.status == "done":
+        foreign = [f"{checkpoint}: is not of this finished run; delete it, or put its own record here"]
+    yield from foreign
     misplaced = _refuse_misplaced(name, contents.values.get("epoch"), record)
     if misplaced is not None:
         yield f"{checkpoint}: is {misplaced}; restore it"
-    outcome = record.outcome
     if outcome is None or outcome.status != "done":
         return
     weights = _weights(checkpoint, contents) if name == "last" else None

@@ -133,7 +133,7 @@ def test_a_run_beside_the_finished_record_of_another_machine_halts_and_keeps_its
     with monkeypatch.context() as patch:
         patch.setattr(Store, "append", append_to_the_other)
         assert "while the run was under way" in stderr_of(SHORT.words(tmp_path), 5)
-    assert "resume: is of another attempt" in stdout_of(f"verify {folder}", 2)
+    assert "resume: is not of this finished run; delete it, or" in stdout_of(f"verify {folder}", 2)
     stdout_of(SHORT.words(tmp_path))
     assert checkpoint.exists(folder / "checkpoint" / "resume")
 
