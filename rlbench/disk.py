@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
@@ -54,6 +54,18 @@ def open_append(path: Path) -> BufferedWriter:
         OSError: the system refuses.
     """
     return os.fdopen(_handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, None), "ab")
+
+
+def walk(folder: Path, onerror: Callable[[OSError], None] | None = None) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk a folder as ``os.walk`` does, whose recursion Python 3.11 limits.
+
+    Raises:
+        RefusedFile: its folders are nested deeper than that.
+    """
+    try:
+        yield from os.walk(folder, onerror=onerror)
+    except RecursionError:
+        raise RefusedFile(f"{folder}: has folders nested too deep to read; remove them") from None
 
 
 def irregular(path: Path) -> RefusedFile:

@@ -66,11 +66,12 @@ def status(
 
 
 def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
+    from rlbench.records.files import suite_of
     from rlbench.report.run_index import run_statuses
     from rlbench.report.sources import sources
 
     own = sources(results).own
-    runs = run_statuses(own if suite is None else own / suite)
+    runs = [run for run in run_statuses(own) if suite in {None, suite_of(run.folder)}]
     return [run for run in runs if not states or run.state in states]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -81,7 +80,7 @@ def _files(path: Path, format_: Format | None) -> Iterator[Path]:
         yield path
         return
     every = [
-        Path(root, name) for root, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
+        Path(root, name) for root, folders, names in disk.walk(path) if folders.sort() is None for name in sorted(names)
     ]
     if len(every) > MAX_FILES:
         raise UsageError(

@@ -42,7 +42,7 @@ def open_file(path: Path, *, max_bytes: int | None = None) -> Iterator[h5py.File
         problem = "is no regular file; name a file" if path.exists() else "no such file; check the path"
         raise UsageError(f"{path}: {problem}")
     try:
-        file = h5py.File(path, "r", locking="best-effort")
+        file = h5py.File(path, "r", locking=False)  # another program may have it open, or its disk no locks
     except PermissionError:
         raise UsageError(f"{path}: may not be read; check its permissions") from None
     except (OSError, RuntimeError) as error:

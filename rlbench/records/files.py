@@ -33,7 +33,7 @@ def refuse_links(folder: Path, results: Path) -> None:
         RefusedFile: it does; the message names the first link.
     """
     refuse_links_above(folder, results)
-    inside = [Path(root, name) for root, folders, names in os.walk(folder) for name in (*folders, *names)]
+    inside = [Path(root, name) for root, folders, names in disk.walk(folder) for name in (*folders, *names)]
     for path in inside:
         refuse_link(path)
 
@@ -229,7 +229,7 @@ def folders(results: Path) -> Iterator[Path]:
     """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
-    for root, names, file_names in os.walk(results, onerror=_refuse_unreadable):
+    for root, names, file_names in disk.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith("."))
         folder = results.resolve() if Path(root) == results else Path(root)  # ``.`` and a link have names of their own
         in_run = folder.name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in PARTS)

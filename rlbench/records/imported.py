@@ -5,7 +5,6 @@ An imported curve has no Spec: how it was made is known from its ``origin`` alon
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -82,7 +81,7 @@ def curve_folders(results: Path) -> Iterator[Path]:
     Raises:
         RefusedFile: a curve is reached by a link.
     """
-    for root, names, file_names in os.walk(results):
+    for root, names, file_names in disk.walk(results):
         names[:] = sorted(name for name in names if not name.startswith("."))
         if FILE in file_names and Path(root).parent.name == "imported":
             files.refuse_links(Path(root), results)

@@ -140,6 +140,9 @@ def test_status_counts_running_and_finished_runs(record_run: RecordRun) -> None:
     assert stdout_of("status --suite toy") == "no runs\n"
     assert "unknown state" in stderr_of("status --state ended")
     assert [(run["state"], run["seed"]) for run in runs] == [("done", 0), ("running", 1)]
+    Path("results/machine").mkdir()
+    Path("results/atari").rename("results/machine/atari")
+    assert [run["seed"] for run in json_of("status --suite atari --json")["runs"]] == [0, 1]
 
 
 def test_run_of_another_process_is_skipped_with_its_state(record_run: RecordRun) -> None:

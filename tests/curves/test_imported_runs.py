@@ -99,8 +99,8 @@ def test_a_curve_that_begins_after_the_shortest_one_ends_has_a_score(tmp_path: P
     file = tmp_path / "runs.csv"
     file.write_text("\n".join(["task,seed,step,return", *(f"{TASK},{seed},{at},{at}" for seed, at in points)]))
     assert main(["import", str(file), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]) == 0
-    measured = cell_of(tmp_path).measured
-    assert measured is not None and measured.scores == (10_000, 25_000, 25_000)
+    score = cell_of(tmp_path).measured
+    assert score is not None and score.scores == (10_000, 25_000, 25_000)
 
 
 def test_training_returns_are_not_compared_with_evaluations(tmp_path: Path) -> None:

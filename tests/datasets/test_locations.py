@@ -1,5 +1,6 @@
 """Names, locations, scales and checksums of data sets."""
 
+import fcntl
 import json
 import os
 import time
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rlbench import disk
-from rlbench.datasets import catalogue, checksums, dataset_fetch
+from rlbench.datasets import catalogue, checksums, d4rl, dataset_fetch
 from rlbench.datasets.loader import load_dataset
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.reference_table import dataset_scales
@@ -187,6 +188,15 @@ def test_checksum_of_an_older_version_is_read_and_completed(tmp_path: Path) -> N
     beside.write_text(json.dumps(older))
     assert checksums.is_unchanged(path, checksums.seal_of(path))
     assert json.loads(beside.read_text()) == content
+
+
+def test_file_that_another_program_has_open_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "set.hdf5"
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(3)
+    with path.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as HDF5 does for writing
+        assert d4rl.step_count(path) == 3
 
 
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:

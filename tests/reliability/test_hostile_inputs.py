@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -256,6 +257,14 @@ def test_math_signs_in_a_figure_are_literal() -> None:
         figure = Figure()
         figure.suptitle("$\\frac$ of $x")
         figure.savefig(io.BytesIO())
+
+
+@pytest.mark.parametrize("command", ["table toy", "check toy", "status", "list runs", "import . --as toy/dqn"])
+def test_folders_nested_beyond_the_recursion_of_python_are_refused(
+    command: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("os.walk", Mock(side_effect=RecursionError))  # as Python 3.11 does at a thousand levels
+    assert ": has folders nested too deep to read; remove" in stderr_of(f"{command} --results {tmp_path}")
 
 
 def test_missing_results_folder_is_reported(tmp_path: Path) -> None:
