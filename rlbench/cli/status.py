@@ -66,12 +66,12 @@ def status(
 
 
 def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
-    from rlbench.records.files import suite_of
-    from rlbench.report.run_index import run_statuses
+    from rlbench.records.files import folders, suite_of
+    from rlbench.report.run_index import run_status
     from rlbench.report.sources import sources
 
     own = sources(results).own
-    runs = [run for run in run_statuses(own) if suite in {None, suite_of(run.folder)}]
+    runs = [run_status(folder) for folder in folders(own) if suite is None or suite_of(folder) == suite]
     return [run for run in runs if not states or run.state in states]
 
 

@@ -35,18 +35,23 @@ def open_file(path: Path, *, max_bytes: int | None = None) -> Iterator[h5py.File
     """Open an HDF5 file to read, whose arrays must fit into ``max_bytes`` if given.
 
     Raises:
-        UsageError: the file is missing, or may not be read.
+        UsageError: the file is missing, may not be read, or is being written.
         RefusedFile: it is no whole HDF5 file, links to another file, does not fit, or is damaged.
     """
     if not path.is_file():
         problem = "is no regular file; name a file" if path.exists() else "no such file; check the path"
         raise UsageError(f"{path}: {problem}")
     try:
-        file = h5py.File(path, "r", locking=False)  # another program may have it open, or its disk no locks
+        file = h5py.File(path, "r", locking="best-effort")
     except PermissionError:
         raise UsageError(f"{path}: may not be read; check its permissions") from None
     except (OSError, RuntimeError) as error:
-        reason = str(error).partition("(")[2].rstrip(")") or str(error)
+        reason = str(error).partition("(")[2].removesuffix(")") or str(error)
+        if "unable to lock" in reason or "open for write" in reason:
+            raise UsageError(
+                f"{path}: cannot be locked, or is being written ({reason}); close it in the other program, or set "
+                "HDF5_USE_FILE_LOCKING=FALSE where a disk has no locks"
+            ) from None
         raise RefusedFile(f"{path}: no whole HDF5 file ({reason}); delete it and download it again") from None
     with file:
         try:

@@ -344,11 +344,6 @@ class RunStatus:
     reason: str
 
 
-def run_statuses(results: Path) -> tuple[RunStatus, ...]:
-    """Every run, in order of folder; a record that cannot be read is listed as damaged, with the reason."""
-    return tuple(run_status(folder) for folder in folders(results))
-
-
 def run_status(folder: Path) -> RunStatus:
     """One run; of a record that cannot be read, the reason."""
     try:

@@ -190,13 +190,15 @@ def test_checksum_of_an_older_version_is_read_and_completed(tmp_path: Path) -> N
     assert json.loads(beside.read_text()) == content
 
 
-def test_file_that_another_program_has_open_is_read(tmp_path: Path) -> None:
+def test_file_that_another_program_writes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "set.hdf5"
     with h5py.File(path, "w") as file:
         file["rewards"] = np.ones(3)
     with path.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as HDF5 does for writing
-        assert d4rl.step_count(path) == 3
+        with pytest.raises(UsageError, match=r"cannot be locked, or is being written .*; close it in"):
+            d4rl.step_count(path)
+    assert d4rl.step_count(path) == 3
 
 
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
