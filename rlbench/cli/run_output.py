@@ -14,7 +14,7 @@ from rlbench.cli.output import print_error, print_note, print_result, terminal_w
 from rlbench.cli.preflight import is_due
 from rlbench.cli.status import duration
 from rlbench.config.footprint import Footprint, footprint, size_text
-from rlbench.config.names import count_text
+from rlbench.config.names import count_text, printable
 from rlbench.config.run import Spec
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records.files import RECORD_FILES, folders
@@ -206,7 +206,7 @@ def _sentence(row: dict[str, object]) -> str:
     best, reference = row["best"], row["documented"]
     score = f", best evaluation {best:.6g}" if isinstance(best, float) else ""
     score += f" (documented {reference:.6g})" if isinstance(reference, float) else ""
-    why = f" ({row['reason']})" if row["status"] in {*CODES, "interrupted"} else ""
+    why = f" ({printable(str(row['reason']))})" if row["status"] in {*CODES, "interrupted"} else ""
     resumed = ", ".join(f"{step:,}" for step in row["inexact"]) if isinstance(row["inexact"], tuple) else ""
     score += f", resumed inexactly at {resumed} steps" if resumed else ""
     data = f"@{row['dataset']}" if row["dataset"] else ""

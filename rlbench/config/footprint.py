@@ -38,6 +38,8 @@ CONV_SCRATCH: Final = 28_000_000  # the same where frames are convolved
 
 PARAMETER_COPIES: Final = 5  # online, target, gradient and Adam's two moments
 ACTIVATION_COPIES: Final = 3  # of a batch at once: forward, its target, backward
+NATURAL_COPIES: Final = 6.3  # the same where a Fisher-vector product differentiates a gradient
+FQF_COPIES: Final = 2.8  # of a batch's fractions: at the taus, at their midpoints, and the target's
 ROLLOUT_COPIES: Final = 1.7  # of a rollout of frames, evaluated at once and learned from in minibatches
 
 SHAPES: Final = {
@@ -199,7 +201,8 @@ def _networks(spec: Spec) -> int:
             layers, features, per_row = _torso(torso, task)
             parameters, rows = _parameters(layers) + features * ACTIONS, (algo.rollout_length + 1) * task.envs
             networks = 2  # actor and critic
-            return 4 * networks * (PARAMETER_COPIES * parameters + ACTIVATION_COPIES * rows * per_row)
+            copies = NATURAL_COPIES if isinstance(algo.method, online.TRPOConfig) else ACTIVATION_COPIES
+            return 4 * networks * (PARAMETER_COPIES * parameters + round(copies * rows * per_row))
         case _:
             assert_never(algo)
 
@@ -281,7 +284,7 @@ def _head(head: online.HeadConfig) -> tuple[int, int, int, int, int]:
             learning, acting = max(iqn.n_taus, iqn.n_target_taus), max(iqn.n_policy_taus, iqn.n_eval_taus)
             return 1, learning, acting, cosines, iqn.n_taus * iqn.n_target_taus
         case online.FQFHeadConfig(n_quantiles=count, cosines=cosines):
-            return 1, count, count, cosines, count**2
+            return 1, round(FQF_COPIES * count), count, cosines, count**2
         case _:
             assert_never(head)
 

@@ -95,14 +95,16 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
         UsageError: another curve of a seed is there, or the folder cannot be written.
         RefusedFile: a name is no name, a number is no number, or a folder holds a link.
     """
-    texts = [_new_text(curve, results) for curve in curves]
-    for curve, text in zip(curves, texts, strict=True):
-        if text is not None:
-            folder = curve_folder(curve, results)
-            with disk.refusing(results):
+    for curve in curves:
+        _new_text(curve, results)  # before the folder is made
+    with disk.refusing(results), disk.locked(results, wait=True):  # another import may write the same seeds
+        texts = [_new_text(curve, results) for curve in curves]
+        for curve, text in zip(curves, texts, strict=True):
+            if text is not None:
+                folder = curve_folder(curve, results)
                 folder.mkdir(parents=True, exist_ok=True)
-            faults.point("lock.made")
-            files.replace(folder / FILE, text + "\n")
+                faults.point("lock.made")
+                files.replace(folder / FILE, text + "\n")
     return [text is not None for text in texts]
 
 

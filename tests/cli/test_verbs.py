@@ -11,7 +11,7 @@ from rlbench import suites
 from rlbench.cli.status import duration
 from tests.commands import HEARING, json_of, line_of_refusal, run_command, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun
-from tests.forging import locked
+from tests.forging import locked, reseal
 from tests.reliability.test_many_processes import no_flock
 
 
@@ -143,6 +143,12 @@ def test_status_counts_running_and_finished_runs(record_run: RecordRun) -> None:
     Path("results/machine").mkdir()
     Path("results/atari").rename("results/machine/atari")
     assert [run["seed"] for run in json_of("status --suite atari --json")["runs"]] == [0, 1]
+
+
+def test_the_reason_of_a_failed_record_is_one_line(record_run: RecordRun) -> None:
+    folder = record_run([1.0], suite="toy", task="Catch", status="failed")
+    reseal(folder / "outcome.json", lambda content: content.update(reason="a\nb"))
+    assert "failed (a b)" in run_command(["run", "toy", "dqn", "Catch"])[1].splitlines()[0]
 
 
 def test_run_of_another_process_is_skipped_with_its_state(record_run: RecordRun) -> None:

@@ -2,20 +2,22 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
 import pytest
 
+from rlbench import disk
 from rlbench.cli.app import main
 from rlbench.records import imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import Patch, RecordRun
 from tests.forging import reseal
 
 TASK = "Hopper-v4"
@@ -207,6 +209,23 @@ def test_curves_on_other_data_or_in_other_versions_are_not_pooled(
         assert difference in stderr_of(["compare", "td3bc", "iql", "--results", str(tmp_path / "one")])
     cell = next(c for c in every_cell(["offline"], tmp_path / "mixed") if c.measured)
     assert cell.measured.n == 2 and note in cell.note
+
+
+def test_curves_that_another_import_writes_meanwhile_are_kept(tmp_path: Path, monkeypatch: Patch) -> None:
+    """The check before the lock found no curve."""
+    locked = disk.locked
+
+    @contextmanager
+    def locked_after_the_other(folder: Path, *, wait: bool) -> Iterator[None]:
+        monkeypatch.setattr(disk, "locked", locked)
+        assert curves(tmp_path, [1.0]) == 0
+        with locked(folder, wait=wait):
+            yield
+
+    monkeypatch.setattr(disk, "locked", locked_after_the_other)
+    assert curves(tmp_path, [2.0]) == 2
+    score = cell_of(tmp_path).measured
+    assert score is not None and score.scores == (1.0,)
 
 
 def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +200,13 @@ def test_file_that_another_program_writes_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"cannot be locked, or is being written .*; close it in"):
             d4rl.step_count(path)
     assert d4rl.step_count(path) == 3
+    with h5py.File(path, "w", libver="latest") as file:  # whose header says so, also after a kill
+        file.flush()
+        shutil.copy(path, tmp_path / "copy.hdf5")
+    with pytest.raises(
+        UsageError, match=r"being written \(file is already open for write \(may use <h5clear file> .*\)\);"
+    ):
+        d4rl.step_count(tmp_path / "copy.hdf5")
 
 
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.reliability.broken import words
 from tests.reliability.run_one import only_run
 
 EVALUATION = ("protocol.episodes=1", "protocol.envs=1")
+ROWS = ("algo.rollout_length=1000", "task.envs=40", "algo.torso.widths=512,512", *EVALUATION)
 PONG = ("task.max_frames=200", "protocol.episodes=2", "protocol.envs=2")
 REPLAYED_PONG = ("algo.replay.capacity=20000", "algo.learning_starts=120", *PONG)
 
@@ -50,6 +51,9 @@ def budget(steps: int) -> list[str]:
         ("toy", "sac", "Pendulum-v1", 300, ("algo.replay.capacity=1000000", "algo.learning_starts=200", *EVALUATION)),
         ("mujoco", "sac", "HalfCheetah-v4", 600, ("algo.learning_starts=500", *EVALUATION)),
         ("mujoco", "ppo", "HalfCheetah-v4", 2048, EVALUATION),
+        ("toy", "npg", "CartPole-v1", 40_000, (*ROWS, "algo.method.critic_steps=1")),
+        ("toy", "trpo", "CartPole-v1", 40_000, (*ROWS, "algo.method.critic_steps=1")),
+        ("toy", "fqf", "CartPole-v1", 1100, ("algo.batch=8192", *EVALUATION)),
         ("goals", "ddpg+her", "FetchReach-v4", 1200, ("algo.learning_starts=1000", *EVALUATION)),
         *(("atari", algorithm, "PongNoFrameskip-v4", 160, REPLAYED_PONG) for algorithm in ("dqn", "rainbow", "iqn")),
         ("atari", "ppo", "PongNoFrameskip-v4", 1300, PONG),
