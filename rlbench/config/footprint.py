@@ -201,8 +201,8 @@ def _networks(spec: Spec) -> int:
             layers, features, per_row = _torso(torso, task)
             parameters, rows = _parameters(layers) + features * ACTIONS, (algo.rollout_length + 1) * task.envs
             networks = 2  # actor and critic
-            copies = NATURAL_COPIES if isinstance(algo.method, online.TRPOConfig) else ACTIVATION_COPIES
-            return 4 * networks * (PARAMETER_COPIES * parameters + round(copies * rows * per_row))
+            activations = NATURAL_COPIES if isinstance(algo.method, online.TRPOConfig) else ACTIVATION_COPIES
+            return 4 * networks * (PARAMETER_COPIES * parameters + round(activations * rows * per_row))
         case _:
             assert_never(algo)
 
