@@ -39,7 +39,7 @@ BEYOND = (
 )
 ELSEWHERE = (
     "seed {} has ended in {} and would be trained again in {}, but a seed with two records has no verdict; "
-    "put the ended one there, or move it away"
+    "put the ended record there, or move it away"
 )
 LITTLE_POWER = 0.5  # power of the last look, without a difference, below which a command warns
 

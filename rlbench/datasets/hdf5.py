@@ -35,7 +35,7 @@ def open_file(path: Path, *, max_bytes: int | None = None) -> Iterator[h5py.File
     """Open an HDF5 file to read, whose arrays must fit into ``max_bytes`` if given.
 
     Raises:
-        UsageError: the file is missing, may not be read, or is being written.
+        UsageError: the file is missing, may not be read or locked, or is being written.
         RefusedFile: it is no whole HDF5 file, links to another file, does not fit, or is damaged.
     """
     if not path.is_file():
