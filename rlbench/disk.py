@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from time import time
+from time import monotonic, sleep, time
 from typing import Final
 from zlib import crc32
 
@@ -33,6 +33,7 @@ def _host() -> str:
 
 HOST: Final = _host()
 DAY: Final = 86_400.0  # seconds
+POLL: Final = 0.05  # seconds between two attempts to lock a folder
 MAX_BYTES: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
 
@@ -178,26 +179,39 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+def locked(folder: Path, *, patience: float, required: bool = True) -> Iterator[None]:
     """Make ``folder`` and lock it against other writers; it is the lock itself, so that a killed process leaves none.
 
     Raises:
-        UsageError: it cannot be locked, or another process holds the lock and ``wait`` is false.
+        UsageError: another process holds the lock for more than ``patience`` seconds, or the disk has no locks and
+            one is ``required``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     faults.point("dataset.made")
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise UsageError(f"{folder}: another process is writing it; wait for it to finish") from None
+            deadline = monotonic() + patience
+            while not _try_lock(handle):
+                if monotonic() >= deadline:
+                    raise UsageError(f"{folder}: another process is writing it; wait for it to finish")
+                sleep(POLL)
         except OSError as error:
-            why = f"cannot be locked ({error.strerror})"
-            raise UsageError(f"{folder}: {why}; choose a folder on another disk") from None
+            if required:
+                why = f"cannot be locked ({error.strerror})"
+                raise UsageError(f"{folder}: {why}; choose a folder on another disk") from None
         yield
     finally:
         os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock an open folder; False while another process holds the lock."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

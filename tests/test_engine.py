@@ -59,6 +59,13 @@ def test_without_a_compiler_nothing_is_compiled(monkeypatch: Patch) -> None:
     assert engine_of(DQN, runtime, GPU).description == "eager: no Triton"
 
 
+@pytest.mark.parametrize("variable", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_compilation_that_torch_disables_is_no_engine(variable: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setenv(variable, "1")
+    assert engine_of(DQN, Runtime(update_engine="compiled"), CPU).description == f"eager: {variable}=1"
+
+
 def test_a_record_says_how_its_updates_were_computed() -> None:
     assert environment_of(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
 

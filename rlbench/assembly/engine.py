@@ -71,7 +71,10 @@ def graph_engine(device: torch.device) -> Engine:
 
 
 def _missing_requirement(device: torch.device) -> str:
-    """The requirement of ``torch.compile`` that this machine lacks; empty if it may work."""
+    """The requirement of ``torch.compile`` that this machine or process lacks; empty if it may work."""
+    for variable in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"):
+        if os.environ.get(variable) == "1":
+            return f"{variable}=1"
     if device.type == "cuda":
         return "" if find_spec("triton") else "no Triton"
     installed = any(shutil.which(name) for name in (os.environ.get("CXX", ""), *COMPILERS) if name)

@@ -11,10 +11,9 @@ from rlbench import disk
 from rlbench.cli.dataset_option import steps_of
 from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
-from rlbench.config.tasks import OfflineTask
 from rlbench.errors import DoesNotFit, RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_outcome
-from rlbench.sweep.plan import refuse_too_large
+from rlbench.sweep.plan import SMALLER, refuse_too_large
 
 
 def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
@@ -24,7 +23,8 @@ def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     policies = 0
     for spec in due:
         need, present = footprint(spec), _checkpoint_bytes(folder_of(spec, results))
-        remedy = "free some, choose another folder with --results, or lower algo.replay.capacity with --set"
+        smaller = f", or {SMALLER['replay']}" if spec.algo.learns_from == "replay" else ""
+        remedy = f"free some, choose another folder with --results{smaller}"
         what = f"{spec.name}: a checkpoint and the one that replaces it"
         check_disk_space(results, policies + need.disk - present, what, remedy)
         policies += need.policies
@@ -59,10 +59,8 @@ def check_memory(specs: list[Spec], runtime: Runtime) -> None:
     for spec in specs:
         need = footprint(spec, eval_workers_of(spec, runtime, device), steps=steps(spec))
         on_device = need.replay + need.networks if on_gpu else 0
-        offline = isinstance(spec.task, OfflineTask)
-        remedy = "learn from a part of the data" if offline else "lower algo.replay.capacity with --set"
-        refuse_too_large(spec.name, need, str(device), on_device, gpu_memory, remedy)
-        refuse_too_large(spec.name, need, "this machine", need.total - on_device, host, remedy)
+        refuse_too_large(spec, need, str(device), on_device, gpu_memory)
+        refuse_too_large(spec, need, "this machine", need.total - on_device, host)
 
 
 def is_due(spec: Spec, results: Path) -> bool:

@@ -72,6 +72,7 @@ class Footprint:
     replay_bytes: int = 0  # of the replay, what a checkpoint takes along
     replay: int
     networks: int  # parameters, gradients, moments and the activations of one batch
+    activations: int = 0  # those of the networks alone, which no checkpoint holds
     emulators: int  # training and evaluation envs
     scratch: int = 0  # kernels, and what passes
     eval_workers: int = 0  # evaluation workers and policies with a pending evaluation
@@ -85,12 +86,17 @@ class Footprint:
     @property
     def disk(self) -> int:
         """Bytes of disk at most, while a checkpoint and the one that replaces it are both there, and two policies."""
-        return 2 * (self.replay_bytes + self.networks) + 2 * self.policies
+        return 2 * self.checkpoint + 2 * self.policies
+
+    @property
+    def checkpoint(self) -> int:
+        """Bytes of a checkpoint at most."""
+        return self.replay_bytes + self.networks - self.activations
 
     @property
     def policies(self) -> int:
         """Bytes of disk that stay when the run has ended, about: the best policy and the last."""
-        return 2 * self.networks // PARAMETER_COPIES
+        return 2 * (self.networks - self.activations) // PARAMETER_COPIES
 
     def line(self) -> str:
         """For people: ``memory ≈ 1.41 GB (replay 0.71 GB, networks 72.2 MB, …)``."""
@@ -111,13 +117,16 @@ def footprint(spec: Spec, eval_workers: int = 0, *, steps: int | None = None) ->
 
     ``steps``: rows of the data set, if its file is here; else its name or a default gives the number.
     """
-    algo, replay, networks, environments = spec.algo, _replay(spec, steps), _networks(spec), _environments(spec)
+    algo, replay, environments = spec.algo, _replay(spec, steps), _environments(spec)
+    parameters, activations = (4 * sum(counts) for counts in zip(_networks(spec), _icm(spec), strict=True))
+    networks = parameters + activations
     dense = isinstance(algo, online.ActorCriticConfig | OfflineConfig) or isinstance(algo.torso, online.MLPConfig)
     worker = EVAL_WORKER + environments + 3 * networks // PARAMETER_COPIES  # it holds one policy, two wait for it
     return Footprint(
         replay=replay,
         replay_bytes=0 if algo.learns_from == "data" else replay,  # data come from their file again
-        networks=networks + _icm(spec),
+        networks=networks,
+        activations=activations,
         emulators=environments,
         eval_workers=eval_workers * worker,
         scratch=SCRATCH if dense else CONV_SCRATCH,
@@ -176,8 +185,8 @@ def _environments(spec: Spec) -> int:
             return (training + 2 * evaluation) * SMALL_ENV
 
 
-def _networks(spec: Spec) -> int:
-    """Bytes of parameters in all their copies, and of the rows that pass through the networks at once."""
+def _networks(spec: Spec) -> tuple[int, int]:
+    """Parameters in all their copies, and the numbers of the rows that pass through the networks at once."""
     task, algo = spec.task, spec.algo
     match algo:
         case online.ActorCriticConfig() | OfflineConfig():
@@ -186,29 +195,31 @@ def _networks(spec: Spec) -> int:
             return _q_network(spec, algo, dueling=dueling, noisy=noisy is not None)
         case DiscreteOfflineConfig(method=method):  # doubled for a second head with a policy
             heads = 1 if isinstance(method, DiscreteBCConfig | DiscreteCQLConfig) else 2
-            return heads * _q_network(spec, algo)
+            parameters, activations = _q_network(spec, algo)
+            return heads * parameters, heads * activations
         case online.DiscreteSACConfig(torso=torso, hidden=hidden, critics=critics):
             layers, features, per_row = _torso(torso, task)
             layers += [(features, hidden), *[(hidden, ACTIONS)] * (1 + critics)]
-            copies = PARAMETER_COPIES + 2 * critics  # as many more optimizers hold moments of the torso
-            return 4 * (copies * _parameters(layers) + ACTIVATION_COPIES * algo.batch * (per_row + hidden))
+            # each critic's optimizer holds moments of the torso as well
+            parameters = (PARAMETER_COPIES + 2 * critics) * _parameters(layers)
+            return parameters, ACTIVATION_COPIES * algo.batch * (per_row + hidden)
         case online.PolicyGradientConfig(torso=online.NatureConfig() as torso, hidden=hidden):
             layers, features, per_row = _torso(torso, task)
             parameters = _parameters([*layers, (features, hidden)]) + hidden * ACTIONS
             rows = (algo.rollout_length + 1) * task.envs
-            return 4 * (PARAMETER_COPIES * parameters + round(ROLLOUT_COPIES * rows * (per_row + hidden)))
+            return PARAMETER_COPIES * parameters, round(ROLLOUT_COPIES * rows * (per_row + hidden))
         case online.PolicyGradientConfig(torso=torso):
             layers, features, per_row = _torso(torso, task)
             parameters, rows = _parameters(layers) + features * ACTIONS, (algo.rollout_length + 1) * task.envs
             networks = 2  # actor and critic
-            activations = NATURAL_COPIES if isinstance(algo.method, online.TRPOConfig) else ACTIVATION_COPIES
-            return 4 * networks * (PARAMETER_COPIES * parameters + round(activations * rows * per_row))
+            copies = NATURAL_COPIES if isinstance(algo.method, online.TRPOConfig) else ACTIVATION_COPIES
+            return networks * PARAMETER_COPIES * parameters, networks * round(copies * rows * per_row)
         case _:
             assert_never(algo)
 
 
-def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> int:
-    """Bytes of actor, critics and VAE, and of the sampled actions of a batch, or of the envs that act."""
+def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> tuple[int, int]:
+    """Parameters of actor, critics and VAE, and numbers of the sampled actions of a batch, or of the envs that act."""
     numbers, actions = SHAPES.get(world_of(spec.task).id, (64, 8))
     critics: int = getattr(getattr(algo, "method", algo), "critics", 2)
     networks = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * critics]
@@ -226,15 +237,13 @@ def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> int:
             pass
     layers = [layer for network in networks for layer in pairwise(network)]
     acting = acting_rows * max(map(sum, layers))  # without gradients
-    return 4 * (
-        PARAMETER_COPIES * _parameters(layers) + max(ACTIVATION_COPIES * rows * sum(map(sum, networks)), acting)
-    )
+    return PARAMETER_COPIES * _parameters(layers), max(ACTIVATION_COPIES * rows * sum(map(sum, networks)), acting)
 
 
 def _q_network(
     spec: Spec, algo: online.QLearningConfig | DiscreteOfflineConfig, *, dueling: bool = False, noisy: bool = False
-) -> int:
-    """Bytes of a Q-network, and of one batch or the acting envs passing through it."""
+) -> tuple[int, int]:
+    """Parameters of a Q-network, and numbers of one batch or the acting envs passing through it."""
     layers, features, per_row = _torso(algo.torso, spec.task)
     width, fractions, acting, cosines, pairs = _head(algo.head)
     streams = [(features, algo.hidden), (algo.hidden, ACTIONS * width)]
@@ -244,11 +253,11 @@ def _q_network(
     state = features * bool(cosines) + algo.hidden * (1 + dueling) + ACTIONS * width
     batch_values = ACTIVATION_COPIES * algo.batch * (per_row + fractions * state + pairs)
     env_values = max(spec.task.envs, spec.protocol.envs) * acting * state  # without gradients
-    return 4 * (PARAMETER_COPIES * _parameters(layers) + max(batch_values, env_values))
+    return PARAMETER_COPIES * _parameters(layers), max(batch_values, env_values)
 
 
-def _icm(spec: Spec) -> int:
-    """Bytes of the ICM, if there is one, and of the steps passing through it at once."""
+def _icm(spec: Spec) -> tuple[int, int]:
+    """Parameters of the ICM, if there is one, and numbers of the steps passing through it at once."""
     match spec.algo:
         case online.PolicyGradientConfig(curiosity=online.CuriosityConfig() as curiosity, rollout_length=length):
             rows = (length + 1) * spec.task.envs
@@ -258,12 +267,12 @@ def _icm(spec: Spec) -> int:
         ):
             rows = batch * (replay.n_step + 1)
         case _:
-            return 0
+            return 0, 0
     layers, features, per_row = _torso(curiosity.torso, spec.task)
     layers += [(features + ACTIONS, curiosity.hidden), (curiosity.hidden, features)]
     layers += [(2 * features, curiosity.hidden), (curiosity.hidden, ACTIONS)]
     per_row += 4 * features + 2 * curiosity.hidden
-    return 4 * (PARAMETER_COPIES * _parameters(layers) + ACTIVATION_COPIES * rows * per_row)
+    return PARAMETER_COPIES * _parameters(layers), ACTIVATION_COPIES * rows * per_row
 
 
 def _parameters(layers: Sequence[tuple[int, ...]]) -> int:

@@ -7,6 +7,7 @@ times, in one version of its format. The file is built in memory, since HDF5 end
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -156,7 +157,7 @@ def write_hdf5(
     """
     part = path.with_name(path.name + ".part")
     writing = disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then="run the same command again")
-    with writing, disk.locked(path.parent, wait=True):
+    with writing, disk.locked(path.parent, patience=math.inf):
         try:
             disk.replace(part, _serialize(columns, attributes), part.with_name(f"{part.name}.tmp"))
             seal = checksums.compute_seal(part)

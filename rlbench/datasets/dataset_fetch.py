@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -64,7 +65,7 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     seals = {inside: checksums.compute_seal(path / inside) for inside in files}
     load_dataset(path, name, max_bytes=max_bytes)
-    with disk.writing(location.path, then="try again"), disk.locked(location.path.parent, wait=True):
+    with disk.writing(location.path, then="try again"), disk.locked(location.path.parent, patience=math.inf):
         if _is_imported(path, location, files):  # by another process meanwhile
             return location
         target = location.path / files[0]

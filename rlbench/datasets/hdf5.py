@@ -35,8 +35,8 @@ def open_file(path: Path, *, max_bytes: int | None = None) -> Iterator[h5py.File
     """Open an HDF5 file to read, whose arrays must fit into ``max_bytes`` if given.
 
     Raises:
-        UsageError: the file is missing, may not be read or locked, or is being written.
-        RefusedFile: it is no whole HDF5 file, links to another file, does not fit, or is damaged.
+        UsageError: the file is missing, or may not be read or locked.
+        RefusedFile: it is no whole HDF5 file, is being written, links to another file, does not fit, or is damaged.
     """
     if not path.is_file():
         problem = "is no regular file; name a file" if path.exists() else "no such file; check the path"
@@ -47,10 +47,15 @@ def open_file(path: Path, *, max_bytes: int | None = None) -> Iterator[h5py.File
         raise UsageError(f"{path}: may not be read; check its permissions") from None
     except (OSError, RuntimeError) as error:
         reason = str(error).partition("(")[2].removesuffix(")") or str(error)
-        if "unable to lock" in reason or "open for write" in reason:
+        if "unable to lock" in reason:
             raise UsageError(
                 f"{path}: cannot be locked, or is being written ({reason}); close it in the other program, or set "
                 "HDF5_USE_FILE_LOCKING=FALSE where a disk has no locks"
+            ) from None
+        if "open for write" in reason or "open for SWMR" in reason:
+            raise RefusedFile(
+                f"{path}: is being written, or the program that wrote it was killed ({reason}); close it there, repair "
+                "it with h5clear -s, or take another copy"
             ) from None
         raise RefusedFile(f"{path}: no whole HDF5 file ({reason}); delete it and download it again") from None
     with file:

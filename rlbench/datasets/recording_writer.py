@@ -182,7 +182,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with _writing(folder):
-            stack.enter_context(disk.locked(folder, wait=False))
+            stack.enter_context(disk.locked(folder, patience=0))
         yield
 
 

@@ -24,6 +24,7 @@ from rlbench.records.types import MAX_RETURN
 FILE: Final = "curve.json"
 MAX_POINTS: Final = 400_000  # points that a sealed line holds
 DISTINCT: Final = 3
+PATIENCE: Final = 10.0  # seconds that an import waits for another one into the same folder
 MAX_STEP: Final = 2**53
 MAX_SEED: Final = 2**31
 Kind: TypeAlias = Literal["training", "evaluation"]
@@ -95,9 +96,9 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
         UsageError: another curve of a seed is there, or the folder cannot be written.
         RefusedFile: a name is no name, a number is no number, or a folder holds a link.
     """
-    for curve in curves:
-        _new_text(curve, results)  # before the folder is made
-    with disk.refusing(results), disk.locked(results, wait=True):  # another import may write the same seeds
+    if all(text is None for text in [_new_text(curve, results) for curve in curves]):
+        return [False] * len(curves)
+    with disk.refusing(results), disk.locked(results, patience=PATIENCE, required=False):  # against another import
         texts = [_new_text(curve, results) for curve in curves]
         for curve, text in zip(curves, texts, strict=True):
             if text is not None:

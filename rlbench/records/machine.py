@@ -25,6 +25,9 @@ INSTRUCTIONS = (
 )
 """Environment variables that choose instructions of the processor or GPU, and with them the rounding of every sum."""
 
+LOADER = ("GLIBC_TUNABLES",)
+"""The same of the C library, read before a process begins: no process can change them for itself."""
+
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 
 
@@ -106,7 +109,7 @@ def available_memory() -> int:
 
 def threads() -> dict[str, str]:
     """Environment variables of threads and instructions at the start of the libraries."""
-    return {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS) if name in os.environ}
+    return {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS, *LOADER) if name in os.environ}
 
 
 def omp_threads(name: str = "OMP_NUM_THREADS") -> int | None:

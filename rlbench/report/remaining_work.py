@@ -184,7 +184,7 @@ def _remaining(
         memory=need.total if need else None,
         runnable=spec is not None,
         nearest=expected.nearest if expected and spec else "",
-        checkpoint=need.replay + need.networks if need else 0,
+        checkpoint=need.checkpoint if need else 0,
         until=until,
         until_hours=to_test_step / expected.speed / 3600 if expected and until is not None else None,
     )

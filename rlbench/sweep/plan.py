@@ -17,6 +17,13 @@ from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
 
+SMALLER = {
+    "replay": "lower algo.replay.capacity with --set",
+    "rollouts": "lower algo.rollout_length with --set",
+    "data": "learn from a part of the data",
+}
+"""The remedy for a run that does not fit, by the experience that it learns from."""
+
 CONTEXT = 600_000_000  # bytes that CUDA itself holds on a GPU for each process; 500 MB are usual
 
 
@@ -96,14 +103,12 @@ def jobs_of(
         need = footprint(spec, evaluating, steps=steps(spec))
         job = _job(spec, results, machine, learning, evaluating, need)
         jobs.append(job)
-        refuse_too_large(job.name, need, "this machine", job.memory, machine.memory)
-        refuse_too_large(job.name, need, "a GPU", job.gpu, max(machine.gpus, default=0))
+        refuse_too_large(spec, need, "this machine", job.memory, machine.memory)
+        refuse_too_large(spec, need, "a GPU", job.gpu, max(machine.gpus, default=0))
     return jobs
 
 
-def refuse_too_large(
-    run: str, need: Footprint, place: str, memory: int, free: int, remedy: str = "lower algo.replay.capacity with --set"
-) -> None:
+def refuse_too_large(spec: Spec, need: Footprint, place: str, memory: int, free: int) -> None:
     """Refuse a run whose ``memory`` bytes of ``need`` on one place are more than are free.
 
     Raises:
@@ -111,7 +116,8 @@ def refuse_too_large(
     """
     if memory > free:
         share = f"{size_text(memory)} of it on {place}, which has {size_text(free)} free"
-        raise DoesNotFit(f"{run}: {need.line()}; {share}; {remedy}, or use a larger machine")
+        remedy = SMALLER[spec.algo.learns_from]
+        raise DoesNotFit(f"{spec.name} seed {spec.seed}: {need.line()}; {share}; {remedy}, or use a larger machine")
 
 
 def place(job: Job, running: Sequence[Placement], machine: Machine, processes: int) -> Placement | None:

@@ -215,9 +215,11 @@ def test_replay_ignores_times(folder: Path) -> None:
 
 def test_replay_prints_changes_of_code_and_machine(folder: Path) -> None:
     packages = {**files.read_sealed(folder / "spec.json")["environment"]["packages"], "torch": "1.13.0"}
-    reseal(folder / "spec.json", environment(cpu="another", rlbench="0.0.3", packages=packages))
+    values = {"cpu": "another", "rlbench": "0.0.3", "packages": packages, "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA"}
+    reseal(folder / "spec.json", environment(**values))
     out = stdout_of(f"verify --replay {folder} --epochs 0")
     assert "  cpu: another recorded, " in out and "  rlbench: 0.0.3 recorded, " in out
+    assert "  GLIBC_TUNABLES: glibc.cpu.hwcaps=-FMA recorded, " in out
     assert f"  torch: 1.13.0 recorded, {torch.__version__} here" in out
 
 

@@ -1,5 +1,6 @@
 """Imported curves in reports: compared with the reference, marked, and never counted as runs of rlbench."""
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
+from unittest import mock
 
 import pytest
 
@@ -216,16 +218,35 @@ def test_curves_that_another_import_writes_meanwhile_are_kept(tmp_path: Path, mo
     locked = disk.locked
 
     @contextmanager
-    def locked_after_the_other(folder: Path, *, wait: bool) -> Iterator[None]:
+    def locked_after_the_other(folder: Path, *, patience: float, required: bool) -> Iterator[None]:
         monkeypatch.setattr(disk, "locked", locked)
         assert curves(tmp_path, [1.0]) == 0
-        with locked(folder, wait=wait):
+        with locked(folder, patience=patience, required=required):
             yield
 
     monkeypatch.setattr(disk, "locked", locked_after_the_other)
     assert curves(tmp_path, [2.0]) == 2
     score = cell_of(tmp_path).measured
     assert score is not None and score.scores == (1.0,)
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS])
+def test_curves_are_imported_on_a_disk_without_locks(error: int, tmp_path: Path) -> None:
+    with mock.patch("fcntl.flock", side_effect=OSError(error, "no locks")):
+        assert curves(tmp_path, [1.0]) == 0
+
+
+def test_import_waits_for_another_one_for_a_while(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(imported, "PATIENCE", 0.1)
+    with disk.locked(tmp_path / "results", patience=0):
+        assert curves(tmp_path, [1.0]) == 2
+        assert "results: another process is writing it; wait" in capsys.readouterr().err
+        assert curves(tmp_path, [1.0]) == 2
+    assert curves(tmp_path, [1.0]) == 0
+    with disk.locked(tmp_path / "results", patience=0):
+        assert curves(tmp_path, [1.0]) == 0, "nothing is written"
 
 
 def test_importing_a_curve_twice_changes_nothing_and_another_one_is_refused(

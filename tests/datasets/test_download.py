@@ -201,6 +201,21 @@ def test_another_file_is_refused(end: slice, reason: str, server: Server, conten
     assert not target.exists() and nothing_left_behind(target)
 
 
+def test_a_file_that_was_uploaded_while_it_was_written_is_not_kept(
+    server: Server, content: bytes, target: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "flagged.hdf5"
+    with h5py.File(tmp_path / "open.hdf5", "w", libver="latest") as file:  # whose header says so
+        file.flush()
+        shutil.copy(tmp_path / "open.hdf5", copy)
+    server.files[PATH] = copy.read_bytes()
+    with pytest.raises(RefusedFile, match=r"is being written, .*; it was not kept"):
+        fetch()
+    server.files[PATH] = content
+    fetch()
+    assert target.read_bytes() == content and nothing_left_behind(target)
+
+
 def test_a_disk_without_locks_is_named(server: Server) -> None:
     no_locks = mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available"))
     with no_locks, pytest.raises(UsageError, match="d4rl: cannot be locked; choose a folder on another disk"):
