@@ -18,6 +18,7 @@ from rlbench.assembly.environments import environments
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation
 from rlbench.buffers.dataset import dataset_ring
 from rlbench.config.footprint import SMOKE
+from rlbench.config.names import printable
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask, world_of
@@ -205,8 +206,8 @@ def check_identity(task: OfflineTask, path: Path) -> None:
     is_generated = name.startswith(PREFIX) and name != task.data
     if task.dataset and not (is_generated and task.data in catalogue.d4rl()):
         return
-    if is_generated:
-        raise RefusedFile(f"{path}: is {name}, not {task.data}; {otherwise}")
+    if is_generated or (name != task.data and catalogue.MINARI_NAME.fullmatch(name)):
+        raise RefusedFile(f"{path}: is {printable(name)}, not {task.data}; {otherwise}")
     recipe = RECIPES.get(name)
     if recipe is not None and metadata.get("recipe", recipe.to_json()) != recipe.to_json():
         again = f"make it again: rlbench data generate {name} --force"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rlbench import suites
 from rlbench.cli.output import print_note
 from rlbench.config.footprint import SHAPES
+from rlbench.config.names import printable
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import RefusedFile, UsageError
@@ -141,15 +142,15 @@ def _environment_of(value: str, file: str | None) -> str:
     return fitting[0]
 
 
-def steps_of(value: str | None) -> Callable[[Spec], int | None]:
-    """Return a function from a run to the number of transitions in its data set; None where the file is missing."""
+def rows_of(value: str | None) -> Callable[[Spec], int | None]:
+    """Return a function from a run to the number of rows of its data set as read; None where the file is missing."""
     path = Data(value).path
 
     @cache
     def of(name: str) -> int | None:
-        from rlbench.datasets.loader import steps_here
+        from rlbench.datasets.loader import rows_here
 
-        return steps_here(name, None if path is None else Path(path))
+        return rows_here(name, None if path is None else Path(path))
 
     return lambda spec: of(spec.task.data) if isinstance(spec.task, OfflineTask) else None
 
@@ -189,6 +190,9 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
             f"{path}: was replaced since this command began; restore it, or name another folder with --results"
         )
     check_identity(spec.task, path)  # before anything is recorded
+    if kwargs := loader.dataset_metadata(path).get("kwargs"):
+        world = spec.task.world.id
+        print_note(f"{path}: was recorded with {printable(kwargs, 200)}; evaluation takes {world} without them")
     return CheckedData(spec.task.data, path, seal)
 
 

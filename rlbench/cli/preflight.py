@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rlbench import disk
-from rlbench.cli.dataset_option import steps_of
+from rlbench.cli.dataset_option import rows_of
 from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import DoesNotFit, RefusedFile, UsageError
@@ -53,7 +53,7 @@ def check_memory(specs: list[Spec], runtime: Runtime) -> None:
     from rlbench.assembly.device import device_of, eval_workers_of, free_memory
     from rlbench.records.machine import available_memory
 
-    device, host, steps = device_of(runtime), available_memory(), steps_of(runtime.dataset)
+    device, host, steps = device_of(runtime), available_memory(), rows_of(runtime.dataset)
     on_gpu = device.type != "cpu"  # replay and networks, not the rest
     gpu_memory = free_memory(device) if on_gpu else 0
     for spec in specs:

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from rlbench.cli.dataset_option import reference_score, run_document, steps_of
+from rlbench.cli.dataset_option import reference_score, rows_of, run_document
 from rlbench.cli.options import seeds_text
 from rlbench.cli.output import print_error, print_note, print_result, terminal_width
 from rlbench.cli.preflight import is_due
@@ -228,8 +228,8 @@ def print_plan(
 
     With ``force`` every run is new.
     """
-    rows_of = steps_of(dataset)
-    memory = [footprint(spec, steps=rows_of(spec)) for spec in specs]
+    row_count = rows_of(dataset)
+    memory = [footprint(spec, steps=row_count(spec)) for spec in specs]
     rows: list[dict[str, object]] = []
     for spec, need, pause in zip(specs, memory, pause_steps, strict=True):
         folder = folder_of(spec, results)

@@ -63,7 +63,7 @@ def show(
         text = "\n".join(sentences(provenance_text(cells).split("\n"), terminal_width(), hang=11))
         print_result(provenance_document(cells), text, json=json)
         return
-    from rlbench.cli.dataset_option import steps_of
+    from rlbench.cli.dataset_option import rows_of
     from rlbench.cli.resolve import resolve
     from rlbench.config.footprint import footprint
     from rlbench.suites.plugins import import_package
@@ -80,7 +80,7 @@ def show(
         environ=os.environ,
         package=import_package(package) if package else None,
     )
-    memory = footprint(resolved.spec, steps=steps_of(None)(resolved.spec))
+    memory = footprint(resolved.spec, steps=rows_of(None)(resolved.spec))
     print_result(_document(resolved, memory), _text(resolved, memory), json=json)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rlbench.cli.dataset_option import Data, refuse_other_data, steps_of
+from rlbench.cli.dataset_option import Data, refuse_other_data, rows_of
 from rlbench.cli.options import pauses
 from rlbench.cli.output import print_note
 from rlbench.config.run import Runtime
@@ -176,7 +176,7 @@ def _jobs(
     specs: Sequence[Spec], options: SweepOptions, results: Path, machine: Machine, processes: int, threads: int | None
 ) -> list[Job]:
     """Plan the jobs; remark where a run alone would give other numbers, which ``OMP_NUM_THREADS`` prevents."""
-    steps = steps_of(options.dataset.value)
+    steps = rows_of(options.dataset.value)
     jobs = jobs_of(specs, results, machine, processes, threads, options.eval_workers, steps)
     if "OMP_NUM_THREADS" not in os.environ and (reason := fewer_threads(jobs, machine)):
         print_note(reason)

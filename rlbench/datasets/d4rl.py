@@ -58,14 +58,16 @@ def read_d4rl(path: Path, *, limit: int | None = None, max_bytes: int | None = N
     return insert_final_rows(steps, last, final_obs)
 
 
-def step_count(path: Path) -> int:
-    """Number of rows of a file, from its header alone.
+def row_count(path: Path) -> int:
+    """Number of rows of a data set as read: a row a step, and a final one for each mark of an episode's end.
 
     Raises:
         RefusedFile: it has no rewards, or is damaged.
     """
     with hdf5.open_file(path) as file:
-        return hdf5.array_shape(file, "rewards", 1)[0]
+        steps = hdf5.array_shape(file, "rewards", 1)[0]
+        marks = sum(hdf5.count_nonzero(file, key) for key in ("terminals", "timeouts") if hdf5.has_key(file, key))
+        return steps + min(steps, marks)
 
 
 def widths(path: Path) -> tuple[int, int]:

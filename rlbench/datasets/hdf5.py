@@ -150,6 +150,17 @@ def array_shape(group: h5py.Group, key: str, rank: int) -> tuple[int, ...]:
     return _shape(_array(group, key), array_name(group, key), rank)
 
 
+def count_nonzero(group: h5py.Group, key: str) -> int:
+    """Count the numbers of an array ``[N]`` that are not 0, ``CHUNK`` of them at a time.
+
+    Raises:
+        RefusedFile: missing, damaged, not numbers, of another shape, or with chunks that inflate.
+    """
+    rows, array = array_shape(group, key, 1)[0], _array(group, key)
+    _refuse_inflating(array)
+    return sum(int(np.count_nonzero(array[start : start + CHUNK])) for start in range(0, rows, CHUNK))
+
+
 def read_actions(group: h5py.Group, key: str) -> NDArray[np.float32]:
     """Read continuous actions ``[N, A]``.
 

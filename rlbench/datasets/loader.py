@@ -35,8 +35,8 @@ def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None =
     return dataset
 
 
-def steps(path: Path) -> int | None:
-    """Number of steps of a data set, from its header or metadata; None where both lack it.
+def rows(path: Path) -> int | None:
+    """Number of rows of a data set as read: its steps and final observations; None where its metadata lack it.
 
     Raises:
         RefusedFile: it is damaged.
@@ -45,19 +45,20 @@ def steps(path: Path) -> int | None:
         count = recording_reader.metadata(path).get("steps")
         return count if isinstance(count, int) else None
     if (folder := _minari_folder(path)) is not None:
-        return minari.minari_metadata(folder).steps
-    return d4rl.step_count(path)
+        header = minari.minari_metadata(folder)
+        return None if header.steps is None else header.steps + (header.episodes or 0)
+    return d4rl.row_count(path)
 
 
-def steps_here(name: str, file: Path | None = None) -> int | None:
-    """Steps of a data set on this machine; None where it is not here, or its head does not tell.
+def rows_here(name: str, file: Path | None = None) -> int | None:
+    """Rows of a data set on this machine; None where it is not here, or its metadata do not tell.
 
-    A file's head is read only when its bytes are those that were hashed: damage could end the process.
+    A file is read only when its bytes are those that were hashed: damage could end the process.
     """
     with suppress(UsageError, RefusedFile, OSError):  # which the run itself reports
         path = catalogue.find(name, file)
         checksums.seal_of(data_file(path))
-        return steps(path)
+        return rows(path)
     return None
 
 

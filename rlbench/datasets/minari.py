@@ -44,6 +44,7 @@ class MinariMetadata(NamedTuple):
     steps: int | None
     low: float | None  # reference score of 0
     high: float | None  # reference score of 1
+    kwargs: str | None  # of the environment that it was recorded in, as JSON; None without any
 
 
 def read_minari(folder: Path, *, max_bytes: int | None = None) -> Dataset:
@@ -89,8 +90,9 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         raise UsageError(f"{folder}: no {MINARI_METADATA} in it, so this is no Minari data set; check the path")
     try:
         content = json.loads(disk.content(path))
-        spec = content.get("env_spec") or "{}"
-        env_id = json.loads(spec).get("id") if isinstance(spec, str) else spec.get("id")
+        text = content.get("env_spec") or "{}"
+        spec = json.loads(text) if isinstance(text, str) else text
+        env_id, kwargs = spec.get("id"), spec.get("kwargs")
     except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     if (form := content.get("data_format", "hdf5")) != "hdf5":
@@ -103,6 +105,7 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         steps=_parse(int, content.get("total_steps")),
         low=_parse(float, content.get("ref_min_score")),
         high=_parse(float, content.get("ref_max_score")),
+        kwargs=json.dumps(kwargs) if kwargs else None,
     )
 
 

@@ -217,9 +217,9 @@ def _footprint(spec: Spec) -> Footprint:
 
     if not isinstance(spec.task, OfflineTask):
         return footprint(spec)
-    from rlbench.datasets.loader import steps_here  # importing h5py starts a process
+    from rlbench.datasets.loader import rows_here  # importing h5py starts a process
 
-    return footprint(spec, steps=steps_here(spec.task.data))
+    return footprint(spec, steps=rows_here(spec.task.data))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

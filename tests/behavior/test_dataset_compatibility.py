@@ -10,7 +10,7 @@ import pytest
 from rlbench import suites
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import check_compatibility, check_identity, experience
-from rlbench.cli.dataset_option import Data
+from rlbench.cli.dataset_option import Data, check_data
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets.episodes import Dataset
@@ -74,6 +74,31 @@ def test_data_of_another_body_are_refused_whatever_says_so(tmp_path: Path) -> No
             check_identity(meaning, path)
         check_identity(meaning.model_copy(update={"world": task("Walker2d-v4").world}), path)
     check_identity(cheetah, flat(tmp_path / "anything.hdf5", 17, 6))  # which says nothing
+
+
+def test_minari_data_of_another_name_are_not_taken_for_the_set(tmp_path: Path) -> None:
+    folder = farama(tmp_path, "mujoco/hopper/medium-v0", "Hopper-v5", 11, [0.0] * 3)
+    row = suites.spec("offline", "il", "mujoco/hopper/medium-v0").task
+    assert isinstance(row, OfflineTask)
+    check_identity(row, folder)
+    path = folder / "data" / "metadata.json"
+    path.write_text(path.read_text().replace("medium-v0", "expert-v0"))
+    with pytest.raises(RefusedFile, match=r"is mujoco/hopper/expert-v0, not mujoco/hopper/medium-v0; learn from it"):
+        check_identity(row, folder)
+    check_identity(task("Hopper-v4"), folder)  # as other data
+
+
+def test_settings_of_the_environment_of_minari_data_are_noted(tmp_path: Path, capsys: Capture) -> None:
+    folder = farama(tmp_path, "mine/hopper/medium-v0", "Hopper-v5", 11, [0.0] * 3)
+    spec = suites.spec("offline", "il", "Hopper-v4", dataset="mine")
+    runtime = Runtime(device="cpu", dataset=str(folder))
+    check_data(spec, runtime)
+    assert not capsys.readouterr().err
+    path = folder / "data" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    path.write_text(json.dumps({**metadata, "env_spec": {"id": "Hopper-v5", "kwargs": {"frame_skip": 1}}}))
+    check_data(spec, runtime)
+    assert 'was recorded with {"frame_skip": 1}; evaluation takes Hopper-v4 without them' in capsys.readouterr().err
 
 
 def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sent(tmp_path: Path) -> None:

@@ -198,13 +198,16 @@ def test_file_that_another_program_writes_is_refused(tmp_path: Path) -> None:
     with path.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as HDF5 does for writing
         with pytest.raises(UsageError, match=r"cannot be locked, or is being written .*; close it in"):
-            d4rl.step_count(path)
-    assert d4rl.step_count(path) == 3
+            d4rl.row_count(path)
+    assert d4rl.row_count(path) == 3  # steps
+    with h5py.File(path, "a") as file:
+        file["terminals"], file["timeouts"] = np.array([0, 1, 0]), np.array([False, False, True])
+    assert d4rl.row_count(path) == 5  # and two final observations
     with h5py.File(path, "w", libver="latest") as file:  # whose header says so, also after a kill
         file.flush()
         shutil.copy(path, tmp_path / "copy.hdf5")
     with pytest.raises(RefusedFile, match=r"being written, or the program that wrote it was killed .*h5clear -s"):
-        d4rl.step_count(tmp_path / "copy.hdf5")
+        d4rl.row_count(tmp_path / "copy.hdf5")
 
 
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:

@@ -334,15 +334,15 @@ def test_memory_is_estimated_from_the_rows_of_the_given_file(tmp_path: Path, mon
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     spec = resolve("offline", "il", "hopper-medium-v2").spec
-    for steps in (None, 300):
-        if steps is not None:
-            write(tmp_path / catalogue.d4rl()["hopper-medium-v2"].file, steps=steps)
+    for row_count in (None, 312):  # 300 steps of twelve episodes
+        if row_count is not None:
+            write(tmp_path / catalogue.d4rl()["hopper-medium-v2"].file, steps=300)
         rows = remaining_runs("offline", Sources(tmp_path))
         assert {
             json_of("show offline il hopper-medium-v2 --json")["memory"]["total"],
             json_of("run offline il --task hopper-medium-v2 --dry-run --json")["plan"][0]["memory"],
             next(row.memory for row in rows if row.key.dataset == spec.task.id),
-        } == {footprint(spec, steps=steps).total}
+        } == {footprint(spec, steps=row_count).total}
 
 
 def test_a_run_on_a_file_is_replayed_on_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
