@@ -435,7 +435,7 @@ def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
     assert len(inexact(PENDULUM, tmp_path)) == 1
 
 
-@pytest.mark.parametrize("part", ["engine", "cpu", "vector_instructions", "MKL_CBWR", "GLIBC_TUNABLES", "unset"])
+@pytest.mark.parametrize("part", ["engine", "cpu", "vector_instructions", "MKL_CBWR", "OPENBLAS_CORETYPE", "unset"])
 def test_offline_run_records_the_steps_of_inexact_resumes(part: str, tmp_path: Path) -> None:
     folder = FLAT.folder(tmp_path)
     carry(FLAT.spec(), tmp_path, 3, runtime=by("eager"))
