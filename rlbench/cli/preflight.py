@@ -13,7 +13,7 @@ from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
 from rlbench.errors import DoesNotFit, RefusedFile, UsageError
 from rlbench.records.store import folder_of, read_outcome
-from rlbench.sweep.plan import SMALLER, refuse_too_large
+from rlbench.sweep.plan import REMEDIES, refuse_too_large
 
 
 def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
@@ -23,7 +23,7 @@ def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     policies = 0
     for spec in due:
         need, present = footprint(spec), _checkpoint_bytes(folder_of(spec, results))
-        smaller = f", or {SMALLER['replay']}" if spec.algo.learns_from == "replay" else ""
+        smaller = f", or {REMEDIES['replay']}" if spec.algo.learns_from == "replay" else ""
         remedy = f"free some, choose another folder with --results{smaller}"
         what = f"{spec.name}: a checkpoint and the one that replaces it"
         check_disk_space(results, policies + need.disk - present, what, remedy)

@@ -151,12 +151,14 @@ def array_shape(group: h5py.Group, key: str, rank: int) -> tuple[int, ...]:
 
 
 def count_nonzero(group: h5py.Group, key: str) -> int:
-    """Count the numbers of an array ``[N]`` that are not 0, ``CHUNK`` of them at a time.
+    """Count the numbers of an array ``[N]`` that are not 0, ``CHUNK`` of them at a time; 0 if rows are unwritten.
 
     Raises:
         RefusedFile: missing, damaged, not numbers, of another shape, or with chunks that inflate.
     """
     rows, array = array_shape(group, key, 1)[0], _array(group, key)
+    if array.id.get_space_status() != h5py.h5d.SPACE_STATUS_ALLOCATED:
+        return 0  # a small file may claim any number of such rows
     _refuse_inflating(array)
     return sum(int(np.count_nonzero(array[start : start + CHUNK])) for start in range(0, rows, CHUNK))
 

@@ -17,12 +17,12 @@ from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records.store import folder_of
 
-SMALLER = {
+REMEDIES = {
     "replay": "lower algo.replay.capacity with --set",
     "rollouts": "lower algo.rollout_length with --set",
     "data": "learn from a part of the data",
 }
-"""The remedy for a run that does not fit, by the experience that it learns from."""
+"""Remedies for a run that does not fit into memory, by what it learns from."""
 
 CONTEXT = 600_000_000  # bytes that CUDA itself holds on a GPU for each process; 500 MB are usual
 
@@ -116,7 +116,7 @@ def refuse_too_large(spec: Spec, need: Footprint, place: str, memory: int, free:
     """
     if memory > free:
         share = f"{size_text(memory)} of it on {place}, which has {size_text(free)} free"
-        remedy = SMALLER[spec.algo.learns_from]
+        remedy = REMEDIES[spec.algo.learns_from]
         raise DoesNotFit(f"{spec.name} seed {spec.seed}: {need.line()}; {share}; {remedy}, or use a larger machine")
 
 

@@ -210,6 +210,15 @@ def test_file_that_another_program_writes_is_refused(tmp_path: Path) -> None:
         d4rl.row_count(tmp_path / "copy.hdf5")
 
 
+@pytest.mark.timeout(60)
+def test_rows_that_were_never_written_are_not_counted_one_by_one(tmp_path: Path) -> None:
+    path, claimed = tmp_path / "set.hdf5", 10**13
+    with h5py.File(path, "w") as file:
+        for key in ("rewards", "terminals", "timeouts"):
+            file.create_dataset(key, (claimed,), "?", chunks=(1000,), fillvalue=True)
+    assert d4rl.row_count(path) == claimed
+
+
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
     whole, path = tmp_path / "whole.hdf5", tmp_path / "set.hdf5"
     with h5py.File(whole, "w") as file:
