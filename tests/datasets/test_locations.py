@@ -212,11 +212,11 @@ def test_file_that_another_program_writes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_rows_that_were_never_written_are_not_counted_one_by_one(tmp_path: Path) -> None:
-    path, claimed = tmp_path / "set.hdf5", 10**13
+    path, count = tmp_path / "set.hdf5", 10**13
     with h5py.File(path, "w") as file:
         for key in ("rewards", "terminals", "timeouts"):
-            file.create_dataset(key, (claimed,), "?", chunks=(1000,), fillvalue=True)
-    assert d4rl.row_count(path) == claimed
+            file.create_dataset(key, (count,), "?", chunks=(1000,), fillvalue=True)
+    assert d4rl.row_count(path) == count
 
 
 def test_checksum_of_a_partial_file_is_not_stored(tmp_path: Path) -> None:
