@@ -92,7 +92,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         content = json.loads(disk.content(path))
         text = content.get("env_spec") or "{}"
         spec = json.loads(text) if isinstance(text, str) else text
-        env_id, kwargs = spec.get("id"), spec.get("kwargs")
+        env_id, kwargs = spec.get("id"), dict(spec.get("kwargs") or {})
+        kwargs.pop("render_mode", None)  # which changes no number
     except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     if (form := content.get("data_format", "hdf5")) != "hdf5":

@@ -117,7 +117,7 @@ def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMina
     path = folder / "data/metadata.json"
     metadata = {
         **json.loads(path.read_text()),
-        "env_spec": '{"id": "Walk-v5", "kwargs": {"frame_skip": 1}}',
+        "env_spec": '{"id": "Walk-v5", "kwargs": {"frame_skip": 1, "render_mode": null}}',
         "ref_min_score": 1,
         "ref_max_score": 9.5,
     }
