@@ -29,7 +29,7 @@ from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted
 from rlbench.ops.state_dict import State, module_state, subtree
 from rlbench.records import manifest
 from rlbench.records.attempts import note
-from rlbench.records.machine import INSTRUCTIONS, LOADER
+from rlbench.records.machine import INSTRUCTIONS, TUNABLES
 from rlbench.records.store import Store, read_record
 from rlbench.records.types import MAX_RETURN, Epoch, Outcome, Progress, Status
 from rlbench.signals import Stop, cause, interruption_behind
@@ -47,7 +47,7 @@ OUT_OF_MEMORY: Final = (
 )
 """Messages of a plain RuntimeError by which torch, the system and threads report exhausted memory."""
 
-ROUNDING: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS, *LOADER)
+ROUNDING: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS, TUNABLES)
 """Parts of an environment by which every sum is rounded."""
 
 

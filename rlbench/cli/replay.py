@@ -198,7 +198,7 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
     from rlbench.assembly.device import device_of
     from rlbench.assembly.engine import engine_of
     from rlbench.assembly.environments import describe
-    from rlbench.records.machine import LOADER, environment, threads
+    from rlbench.records.machine import TUNABLES, environment, threads
 
     record_values = record.environment
     world, here = record_values.get("env"), dict(describe(record.spec).versions)
@@ -207,7 +207,7 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
         raise UsageError(f"{record.folder}: its environment is not here ({other}); install the recorded versions")
     device = device_of(runtime)
     now = environment(updates=engine_of(record.spec, runtime, device).name, **threads())
-    names = ["rlbench", "commit", "python", "system", "cpu", "updates", *LOADER]
+    names = ["rlbench", "commit", "python", "system", "cpu", "updates", TUNABLES]
     names += ["vector_instructions"] if "vector_instructions" in record_values else []
     then = {**record_values, "updates": str(record_values.get("updates", "nothing")).partition(":")[0]}
     changes = list(_differences({n: then.get(n) for n in names}, {n: now.get(n) for n in names}))

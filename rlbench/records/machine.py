@@ -25,8 +25,8 @@ INSTRUCTIONS = (
 )
 """Environment variables that choose instructions of the processor or GPU, and with them the rounding of every sum."""
 
-LOADER = ("GLIBC_TUNABLES",)
-"""The same of the C library, read before a process begins: no process can change them for itself."""
+TUNABLES = "GLIBC_TUNABLES"
+"""The same of the C library, by its parts ``glibc.cpu.…``; a process reads it at its start, and cannot change it later."""
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 
@@ -109,7 +109,9 @@ def available_memory() -> int:
 
 def threads() -> dict[str, str]:
     """Environment variables of threads and instructions at the start of the libraries."""
-    return {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS, *LOADER) if name in os.environ}
+    values = {name: os.environ[name] for name in (*THREADS, *INSTRUCTIONS) if name in os.environ}
+    tunables = ":".join(re.findall(r"glibc\.cpu\.[^:]*", os.environ.get(TUNABLES, "")))
+    return values | ({TUNABLES: tunables} if tunables else {})
 
 
 def omp_threads(name: str = "OMP_NUM_THREADS") -> int | None:

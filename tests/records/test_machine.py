@@ -149,7 +149,15 @@ def test_variables_of_a_calling_git_do_not_name_another_repository(
     assert machine.commit() == head
 
 
-@pytest.mark.parametrize("name", [*VARIABLES, *machine.LOADER])
+def test_tunables_of_the_c_library_that_choose_no_instructions_are_not_recorded(monkeypatch: Patch) -> None:
+    assert "GLIBC_TUNABLES" in ROUNDING
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    assert "GLIBC_TUNABLES" not in machine.threads()
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0:glibc.cpu.hwcaps=-FMA,-AVX2")
+    assert machine.threads()["GLIBC_TUNABLES"] == "glibc.cpu.hwcaps=-FMA,-AVX2"
+
+
+@pytest.mark.parametrize("name", VARIABLES)
 def test_variables_that_choose_another_instruction_set_are_recorded(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv(name, "AVX")
     assert machine.threads()[name] == "AVX" and name in ROUNDING
