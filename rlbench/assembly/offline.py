@@ -206,7 +206,7 @@ def check_identity(task: OfflineTask, path: Path) -> None:
     is_generated = name.startswith(PREFIX) and name != task.data
     if task.dataset and not (is_generated and task.data in catalogue.d4rl()):
         return
-    if is_generated or (name != task.data and catalogue.MINARI_NAME.fullmatch(name)):
+    if is_generated or (name not in {"", task.data} and catalogue.MINARI_NAME.fullmatch(task.data)):
         raise RefusedFile(f"{path}: is {printable(name)}, not {task.data}; {otherwise}")
     recipe = RECIPES.get(name)
     if recipe is not None and metadata.get("recipe", recipe.to_json()) != recipe.to_json():

@@ -190,9 +190,9 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
             f"{path}: was replaced since this command began; restore it, or name another folder with --results"
         )
     check_identity(spec.task, path)  # before anything is recorded
-    if kwargs := loader.dataset_metadata(path).get("kwargs"):
+    if kwargs := loader.dataset_metadata(path).get("env_kwargs"):
         world = spec.task.world.id
-        print_note(f"{path}: was recorded with {printable(kwargs, 200)}; evaluation takes {world} without them")
+        print_note(f"{path}: recorded with the arguments {printable(kwargs, 200)}; {world} evaluates without them")
     return CheckedData(spec.task.data, path, seal)
 
 

@@ -44,7 +44,7 @@ class MinariMetadata(NamedTuple):
     steps: int | None
     low: float | None  # reference score of 0
     high: float | None  # reference score of 1
-    kwargs: str | None  # of the environment that it was recorded in, as JSON; None without any
+    env_kwargs: str | None  # of the recorded environment, as JSON; None without any
 
 
 def read_minari(folder: Path, *, max_bytes: int | None = None) -> Dataset:
@@ -106,7 +106,7 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         steps=_parse(int, content.get("total_steps")),
         low=_parse(float, content.get("ref_min_score")),
         high=_parse(float, content.get("ref_max_score")),
-        kwargs=json.dumps(kwargs) if kwargs else None,
+        env_kwargs=json.dumps(kwargs) if kwargs else None,
     )
 
 

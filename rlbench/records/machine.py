@@ -26,7 +26,7 @@ INSTRUCTIONS = (
 """Environment variables that choose instructions of the processor or GPU, and with them the rounding of every sum."""
 
 TUNABLES = "GLIBC_TUNABLES"
-"""The same of the C library, by its parts ``glibc.cpu.…``; a process reads it at its start, and cannot change it later."""
+"""The same of the C library, by its parts ``glibc.cpu.…``; a process reads it only at its start."""
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 

@@ -86,6 +86,9 @@ def test_minari_data_of_another_name_are_not_taken_for_the_set(tmp_path: Path) -
     with pytest.raises(RefusedFile, match=r"is mujoco/hopper/expert-v0, not mujoco/hopper/medium-v0; learn from it"):
         check_identity(row, folder)
     check_identity(task("Hopper-v4"), folder)  # as other data
+    row = suites.spec("offline", "il", "hopper-medium-v2").task
+    assert isinstance(row, OfflineTask)
+    check_identity(row, flat(tmp_path / "hopper_medium-v2.hdf5", 11, 3, name="mujoco/hopper/medium-v0"))
 
 
 def test_settings_of_the_environment_of_minari_data_are_noted(tmp_path: Path, capsys: Capture) -> None:
@@ -98,7 +101,7 @@ def test_settings_of_the_environment_of_minari_data_are_noted(tmp_path: Path, ca
     metadata = json.loads(path.read_text())
     path.write_text(json.dumps({**metadata, "env_spec": {"id": "Hopper-v5", "kwargs": {"frame_skip": 1}}}))
     check_data(spec, runtime)
-    assert 'was recorded with {"frame_skip": 1}; evaluation takes Hopper-v4 without them' in capsys.readouterr().err
+    assert 'recorded with the arguments {"frame_skip": 1}; Hopper-v4 evaluates without them' in capsys.readouterr().err
 
 
 def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sent(tmp_path: Path) -> None:
