@@ -23,7 +23,7 @@ def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
     policies = 0
     for spec in due:
         need, present = footprint(spec), _checkpoint_bytes(folder_of(spec, results))
-        smaller = f", or {REMEDIES['replay']}" if spec.algo.learns_from == "replay" else ""
+        smaller = "" if spec.algo.learns_from == "data" else f", or {REMEDIES[spec.algo.learns_from]}"
         remedy = f"free some, choose another folder with --results{smaller}"
         what = f"{spec.name}: a checkpoint and the one that replaces it"
         check_disk_space(results, policies + need.disk - present, what, remedy)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -185,6 +186,21 @@ def test_folder_made_unwritable_in_mid_run_halts_it(
 def free(monkeypatch: Patch, count: int) -> None:
     usage = shutil.disk_usage(Path.cwd())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=count))
+
+
+@pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("toy dqn CartPole-v1", r"--results, or lower algo\.replay\.capacity"),
+        ("toy npg CartPole-v1", r"--results, or lower algo\.rollout_length"),
+        ("offline il Hopper-v4 --smoke", r"--results$"),
+    ],
+)
+def test_refused_checkpoints_have_a_remedy_of_their_experience(
+    cell: str, remedy: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    free(monkeypatch, 1000)
+    assert re.search(remedy, stderr_of(f"run {cell} --results {tmp_path / 'results'}".split()).strip())
 
 
 def test_run_whose_checkpoints_do_not_fit_is_refused_with_the_number(tmp_path: Path, monkeypatch: Patch) -> None:
