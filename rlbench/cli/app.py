@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before, sys.unraisablehook = sys.unraisablehook, partial(_raise_ignored, sys.unraisablehook)
     code = INTERNAL  # of shell completion, which leaves by SystemExit; shells do not read it
     try:
-        with stdout_for_results():
+        with stdout_for_results(ends=arguments is None):
             code = _main(arguments)
     finally:
         sys.unraisablehook = before

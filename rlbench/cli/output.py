@@ -6,7 +6,6 @@ import codecs
 import fcntl
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,10 +31,11 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has cl
 
 
 @contextmanager
-def stdout_for_results() -> Iterator[None]:
+def stdout_for_results(*, ends: bool) -> Iterator[None]:
     """Give results a copy of stdout, and lead file descriptor 1 to stderr: compiled libraries print there.
 
-    They do so with ``MKL_VERBOSE=1``. A stream that a program has put in the place of stdout stays.
+    They do so with ``MKL_VERBOSE=1``. A stream that a program has put in the place of stdout stays. Where the process
+    ``ends`` with the command, stdout leads to stderr from then on: exit handlers of libraries and plug-ins print, too.
     """
     stream = sys.stdout
     if not isinstance(stream, TextIOWrapper) or stream is not sys.__stdout__ or stream.fileno() != STDOUT:
@@ -48,14 +48,15 @@ def stdout_for_results() -> Iterator[None]:
         os.dup2(STDERR, STDOUT)
     except OSError:  # stderr is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
-    vars(sys).update(stdout=copy, __stdout__=copy)  # the terminal's width is read from the second
+    sys.stdout = copy
     try:
         yield
     finally:
-        vars(sys).update(stdout=stream, __stdout__=stream)
+        sys.stdout = stream
         with suppress(OSError):
             copy.flush()
-        os.dup2(copy.fileno(), STDOUT)
+        if not ends:
+            os.dup2(copy.fileno(), STDOUT)
         with suppress(OSError):
             copy.close()
 
@@ -167,7 +168,12 @@ def _open_again(path: Path, option: str) -> IO[bytes]:
 def terminal_width() -> int | None:
     """Columns of stdout's terminal; None for a pipe or a file, where no line is folded."""
     try:
-        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        if not sys.stdout.isatty():
+            return None
+        columns = os.environ.get("COLUMNS", "")
+        return (
+            int(columns) if columns.isdecimal() and int(columns) else os.get_terminal_size(sys.stdout.fileno()).columns
+        )
     except (AttributeError, ValueError):  # closed; ``print_text`` reports it
         return None
 

@@ -58,6 +58,16 @@ def read_d4rl(path: Path, *, limit: int | None = None, max_bytes: int | None = N
     return insert_final_rows(steps, last, final_obs)
 
 
+def step_count(path: Path) -> int:
+    """Number of steps of a file, from its headers alone.
+
+    Raises:
+        RefusedFile: it has no rewards, or is damaged.
+    """
+    with hdf5.open_file(path) as file:
+        return hdf5.array_shape(file, "rewards", 1)[0]
+
+
 def row_count(path: Path) -> int:
     """Number of rows of a data set as read: a row a step, and a final one for each mark of an episode's end.
 

@@ -14,7 +14,7 @@ from rlbench.datasets.catalogue import MINARI_DATA, MINARI_METADATA, Location
 from rlbench.datasets.checksums import Seal
 from rlbench.datasets.download import DownloadProgress, part_of
 from rlbench.datasets.hdf5 import open_file
-from rlbench.datasets.loader import data_file, dataset_metadata, load_dataset
+from rlbench.datasets.loader import check_size, data_file, dataset_metadata, load_dataset
 from rlbench.errors import RefusedFile, UsageError
 
 
@@ -36,7 +36,7 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
     if location.kind == "d4rl":
         with download.locked_download(location.path):
             if not location.path.is_file():  # the process that held the lock may have completed it
-                yield from _fetch(catalogue.d4rl()[name].url, location.path, patience)
+                yield from _fetch(name, location.path, patience)
         return
     minari.download(name)
     if not catalogue.is_present(location):
@@ -65,6 +65,7 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
         raise UsageError(f"{path}: is {own}, not {name}; import it under its own name")
     seals = {inside: checksums.compute_seal(path / inside) for inside in files}
     load_dataset(path, name, max_bytes=max_bytes)
+    check_size(path, name)
     with disk.writing(location.path, then="try again"), disk.locked(location.path.parent, patience=math.inf):
         if _is_imported(path, location, files):  # by another process meanwhile
             return location
@@ -94,7 +95,8 @@ def _equal(*paths: Path) -> bool:
     return all(path.is_file() for path in paths) and len({checksums.compute_seal(path).sha256 for path in paths}) == 1
 
 
-def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress]:
+def _fetch(name: str, target: Path, patience: float) -> Iterator[DownloadProgress]:
+    url = catalogue.d4rl()[name].url
     seal = checksums.read_seal(target)
     yield from download.fetch_file(url, target, size=seal.size if seal else None, patience=patience)
     part = part_of(target)
@@ -108,12 +110,12 @@ def _fetch(url: str, target: Path, patience: float) -> Iterator[DownloadProgress
         try:
             with open_file(part):
                 pass
+            check_size(part, name)
         except RefusedFile as error:
             download.discard(target)
             problem = str(error).removeprefix(f"{part}: ").partition("; ")[0]
-            raise RefusedFile(
-                f"{url}: {problem}; it was not kept, try again later, or set {catalogue.MIRROR}"
-            ) from None
+            remedy = f"it was not kept, try again later, or set {catalogue.MIRROR}"
+            raise RefusedFile(f"{url}: {problem}; {remedy}") from None
     download.complete(target)
     if target.suffix == ".hdf5":
         checksums.write_seal(target, now)

@@ -10,6 +10,8 @@ from rlbench.datasets.catalogue import CONTENTS, MINARI_DATA
 from rlbench.datasets.episodes import Dataset
 from rlbench.errors import RefusedFile, UsageError
 
+SIZE_TOLERANCE = 0.05  # of D4RL's number of steps, which it rounds
+
 
 def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None = None) -> Dataset:
     """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
@@ -33,6 +35,17 @@ def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None =
                     f"{path}: {key}: {array.shape[1]} numbers a step, {entry.name} has {width}; it is another data set"
                 )
     return dataset
+
+
+def check_size(path: Path, name: str) -> None:
+    """Refuse a file of another number of steps than the D4RL set of this name has, as far as D4RL states it.
+
+    Raises:
+        RefusedFile: the numbers differ by more than a twentieth, or it is damaged.
+    """
+    entry = catalogue.d4rl().get(name)
+    if entry and entry.steps and abs((steps := d4rl.step_count(path)) - entry.steps) > SIZE_TOLERANCE * entry.steps:
+        raise RefusedFile(f"{path}: has {steps:,} steps, {name} about {entry.steps:,}; it is another data set")
 
 
 def rows(path: Path) -> int | None:

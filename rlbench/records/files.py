@@ -224,8 +224,8 @@ def folders(results: Path) -> Iterator[Path]:
 
     Raises:
         UsageError: ``results`` is no folder.
-        RefusedFile: a folder in it cannot be read, is a link, or has a name that does not print; or a path in it is a
-            link without a target or a special file.
+        RefusedFile: a folder in it cannot be read, is a link, lies in a run's folder and has a run's name, or has a
+            name that does not print; or a path in it is a link without a target or a special file.
     """
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
@@ -241,6 +241,10 @@ def folders(results: Path) -> Iterator[Path]:
             if not name.isprintable():
                 raise RefusedFile(f"{Path(root, printable(name))}: has a name that does not print; rename the folder")
         if in_run:
+            if nested := [name for name in names if name.startswith("seed=")]:
+                raise RefusedFile(
+                    f"{Path(root, nested[0])}: is a run's folder in another run's; move it beside that one"
+                )
             names.clear()
             yield Path(root)
 

@@ -28,6 +28,8 @@ INSTRUCTIONS = (
 TUNABLES = "GLIBC_TUNABLES"
 """The same of the C library, by its parts ``glibc.cpu.…``; a process reads it only at its start."""
 
+MODULES = ("*.py", "*.so")  # files that Python imports, as git names them
+
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "envpool", "mujoco", "safetensors")
 
 
@@ -85,7 +87,8 @@ def has_gpu() -> bool:
 def commit() -> str | None:
     """Commit of the package's own checkout, with ``+dirty`` where its code differs; None without a checkout.
 
-    A package installed inside another project's repository has no commit.
+    A package installed inside another project's repository has no commit. Modules that git ignores differ, too, and so
+    do files that its index tells it not to compare.
     """
     package = Path(rlbench.__file__).resolve().parent
     try:
@@ -93,7 +96,10 @@ def commit() -> str | None:
             return None
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         head = _git(package, "rev-parse", "--short=12", "HEAD")
-        return head + ("+dirty" if _git(package, "status", "--porcelain", "-unormal", "--", ".") else "")
+        differs = _git(package, "status", "--porcelain", "-unormal", "--", ".")
+        differs = differs or _git(package, "ls-files", "--others", "--", *MODULES)  # the ignored ones among them
+        states = _git(package, "ls-files", "-v", "--", ".").splitlines()  # "H" for a file that git compares
+        return head + ("+dirty" if differs or any(not state.startswith("H") for state in states) else "")
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -136,7 +136,9 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data, *runs.versions):
         if run not in runs.versions or (run.id, run.data_file) in groups:
             group = groups[run.id, run.data_file]
-            {"done": group.complete, "failed": group.failed}.get(run.status, group.short).append(run)
+            ended = run.status == "done" or run.env_steps >= run.budget  # killed after its last evaluation
+            part = group.complete if ended and run.evaluations else group.short
+            (group.failed if run.status == "failed" else part).append(run)
     for group in groups.values():
         separate(group)
     settings = [SettingRuns(_counting(group, at=at), default=False, left_out=group) for group in groups.values()]

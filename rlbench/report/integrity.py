@@ -48,6 +48,9 @@ class Fault(NamedTuple):
         return f"{self.where}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
 
 
+Points = set[tuple[int, float]]  # steps and return
+
+
 @dataclass(slots=True)
 class Findings:
     """The files that were verified, and the problems found."""
@@ -59,6 +62,9 @@ class Findings:
     baselines: int = 0
     curves: dict[tuple[str, str], Run] = field(default_factory=dict)  # the first run of each settings and curve
     curve_digests: dict[tuple[str, str], Path] = field(default_factory=dict)  # the first curve of each cell and digest
+    curve_points: dict[tuple[object, ...], tuple[Path, Points]] = field(
+        default_factory=dict
+    )  # longest curve of each seed
     seeds: dict[tuple[object, ...], Run] = field(default_factory=dict)  # the first ended run of each seed
 
 
@@ -82,7 +88,7 @@ def _errors(results: Path, findings: Findings) -> Iterator[str]:
         findings.runs += 1
         yield from _verify_run(folder, findings)
         readers.append((_read_looks, folder.parent))
-    read_curve = partial(_read_curve, findings.curve_digests)
+    read_curve = partial(_read_curve, findings)
     for folder in imported.curve_folders(results):
         findings.runs += 1
         readers.append((read_curve, folder))
@@ -112,11 +118,17 @@ def _read_looks(cell: Path) -> None:
             raise RefusedFile(f"{cell / NAME}: {what}; restore the seed, or repeat `rlbench run --until-decided`")
 
 
-def _read_curve(first: dict[tuple[str, str], Path], folder: Path) -> None:
+def _read_curve(findings: Findings, folder: Path) -> None:
     curve = imported.read_curve(folder)
-    other = first.setdefault((str(folder.parent), curve.digest or str(folder)), folder)
+    other = findings.curve_digests.setdefault((str(folder.parent), curve.digest or str(folder)), folder)
     if other != folder:
         raise RefusedFile(f"{folder}: has the same numbers as {other.name} beside it; remove the copy")
+    seed = curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed, curve.kind, curve.origin.data
+    points = {*zip(curve.steps, curve.returns, strict=True)}
+    first, longest = findings.curve_points.get(seed, (folder, points))
+    if not (points <= longest or longest <= points):
+        raise RefusedFile(f"{folder}: has other numbers than {first}, which is the same seed; keep one of them")
+    findings.curve_points[seed] = (first, longest) if points <= longest else (folder, points)
 
 
 def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:

@@ -310,3 +310,15 @@ def test_a_curve_under_two_seeds_counts_once(tmp_path: Path) -> None:
     cell = cell_of(tmp_path)
     assert cell.measured and cell.measured.n == 1 and "1 run has the numbers of another seed" in cell.note
     assert "has the same numbers as seed=0" in refusal_of(["verify", str(tmp_path / "results")])
+
+
+def test_verify_names_two_curves_of_one_seed_and_no_part_of_one(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for name, returns in (("a", (1.0, 2.0, 3.0)), ("b", (1.0, 2.0)), ("c", (1.0, 2.5, 3.0))):
+        rows = [f"{TASK},0,{step},{value}" for step, value in zip((250_000, 500_000, 1_000_000), returns, strict=False)]
+        (tmp_path / "curve.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+        words = ["import", str(tmp_path / "curve.csv"), "--as", "mujoco/sac", "--results", str(results / name)]
+        assert run_command(words)[0] == 0
+        code, out, _ = run_command(["verify", str(results)])
+        assert (code != 0) == (name == "c")
+    assert f"{results / 'c' / 'mujoco'}" in out and f"has other numbers than {results / 'a' / 'mujoco'}" in out

@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from unittest import mock
@@ -53,6 +54,13 @@ def content(columns: dict[str, NDArray[np.generic]], write_flat: Callable[..., P
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     return tmp_path / "d4rl" / "hopper_medium-v2.hdf5"
+
+
+@pytest.fixture(autouse=True)
+def known_steps(monkeypatch: pytest.MonkeyPatch) -> int:
+    """D4RL's number of steps is that of ``content``."""
+    monkeypatch.setitem(catalogue.d4rl(), NAME, catalogue.d4rl()[NAME]._replace(steps=30))
+    return 30
 
 
 def fetch(patience: float = 5.0) -> list[download.DownloadProgress]:
@@ -368,3 +376,13 @@ def test_body_without_a_length_does_not_fill_the_disk(
     with pytest.raises(ResourceExhausted, match="No space left"):
         fetch()
     assert not download.part_of(target).exists()
+
+
+@pytest.mark.parametrize(("steps", "fits"), [(31, True), (29, True), (33, False), (1_000_000, False), (None, True)])
+def test_a_file_of_another_number_of_steps_than_d4rl_states_is_not_kept(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch, steps: int | None, fits: bool
+) -> None:
+    monkeypatch.setitem(catalogue.d4rl(), NAME, catalogue.d4rl()[NAME]._replace(steps=steps))
+    with nullcontext() if fits else pytest.raises(RefusedFile, match=r"PATH.*: has 30 steps".replace("PATH", PATH)):
+        fetch()
+    assert target.exists() == fits and nothing_left_behind(target)

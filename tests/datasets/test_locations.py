@@ -147,6 +147,9 @@ def test_of_two_imports_of_one_name_at_once_the_later_is_refused(
 def test_other_file_cannot_take_a_d4rl_name(columns: Columns, write_flat: Callable[..., Path]) -> None:
     with pytest.raises(RefusedFile, match="observations: 3 numbers a step, hopper-medium-v2 has 11"):
         dataset_fetch.import_dataset(write_flat(columns), "hopper-medium-v2")
+    wide = {"observations": np.ones((30, 11)), "next_observations": np.ones((30, 11)), "actions": np.ones((30, 3))}
+    with pytest.raises(RefusedFile, match="has 30 steps, hopper-medium-v2 about 1,000,000; it is another data set"):
+        dataset_fetch.import_dataset(write_flat({**columns, **wide}), "hopper-medium-v2")
     assert catalogue.list_local() == []
 
 

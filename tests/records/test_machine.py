@@ -113,6 +113,23 @@ def test_an_untracked_module_is_dirty_whatever_the_users_git_leaves_out(checkout
     assert str(machine.commit()).endswith("+dirty")
 
 
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+def test_a_module_that_git_does_not_compare_is_dirty(checkout: Path, flag: str) -> None:
+    git(checkout, "update-index", flag, "rlbench/__init__.py")
+    assert str(machine.commit()).endswith("+dirty")
+
+
+def test_an_ignored_module_is_dirty_and_other_ignored_files_are_not(checkout: Path) -> None:
+    (checkout / ".git" / "info" / "exclude").write_text("mine*\n__pycache__\n")
+    for name in ("__pycache__/__init__.cpython-311.pyc", "mine.txt"):
+        (checkout / "rlbench" / name).parent.mkdir(exist_ok=True)
+        (checkout / "rlbench" / name).write_text("")
+    assert machine.commit() == git(checkout, "rev-parse", "--short=12", "HEAD")
+    (checkout / "rlbench" / "mine").mkdir()
+    (checkout / "rlbench" / "mine" / "own.py").write_text("")
+    assert str(machine.commit()).endswith("+dirty")
+
+
 @pytest.mark.parametrize("inside", [".venv/lib/python3.11/site-packages", "vendored"])
 def test_a_package_inside_another_repository_has_no_commit(checkout: Path, monkeypatch: Patch, inside: str) -> None:
     package = checkout / inside / "rlbench"

@@ -181,6 +181,13 @@ def test_a_file_of_a_record_that_is_a_link_without_a_target_is_named(
     assert f"{path}: is a link" in refusal_of(words)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_a_record_that_lies_in_another_records_folder_is_named(reader: str, victim: Path) -> None:
+    run = begin_run()
+    shutil.copytree(run, run / run.name)  # a second ``cp -r`` to a folder that is there
+    assert f"{run / run.name}: is a run's folder in another run's; move it" in refusal_of(READERS[reader])
+
+
 def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:
     begin_run()
     Path("results").rename(victim.parent / "disk")

@@ -116,6 +116,22 @@ def test_a_slow_reader_of_a_small_pipe_gets_every_byte() -> None:
     assert json.loads(got) == json.loads(run_command(words[3:])[1])
 
 
+@pytest.mark.parametrize("words", [["list", "suites"], ["--version"]], ids=" ".join)
+def test_what_libraries_print_while_they_load_and_at_the_exit_goes_to_stderr(words: list[str]) -> None:
+    """Also what they write to Python's first stdout and to file descriptor 1."""
+    printing = "import atexit, os, sys; sys.argv[0] = 'rlbench'; from rlbench.cli import app\n"
+    printing += "before = app._main\ndef loading(words):\n    print('early', file=sys.__stdout__, flush=True)\n"
+    printing += (
+        "    atexit.register(print, 'late'); atexit.register(os.write, 1, b'last\\n')\n    return before(words)\n"
+    )
+    printing += "app._main = loading\nraise SystemExit(app.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", printing, *words], capture_output=True, check=True, timeout=60, text=True
+    )
+    assert done.stdout == run_command(words)[1]
+    assert sorted(done.stderr.split()) == ["early", "last", "late"]
+
+
 @pytest.mark.parametrize(
     "words", [["table", "atari"], ["show", "toy", "dqn", "Catch"], ["status", "--json"]], ids=" ".join
 )

@@ -65,6 +65,13 @@ def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
+def test_a_variant_that_was_killed_after_its_last_evaluation_counts(usual: str, record_run: RecordRun) -> None:
+    steps = {"suite": "toy", "task": "Catch", "sets": ["algo.lr=0.5"]}
+    for seed, mean in enumerate((0.875, -0.5)):
+        record_run([-0.6] * 6 + [mean], seed=seed, status="done" if seed == 0 else None, **steps)
+    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.5))]
+
+
 def test_a_failed_seed_of_fewer_steps_stays_beside_the_finished_ones(record_run: RecordRun) -> None:
     short = {"suite": "toy", "task": "Catch", "sets": ["budget.steps=2000"]}
     for folder, seeds in (("good", 3), ("bad", 4)):

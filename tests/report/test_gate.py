@@ -46,6 +46,8 @@ def test_baseline_of_equal_scores_raises_no_false_alarm() -> None:
         ([10.0, 12.0, 11.0], "REGRESSED"),  # beyond doubt over all cells
         ([90.0, 88.0, 89.0, 91.0, 90.0], "REGRESSED"),
         ([60.0, 100.0, 101.0, 99.0, 102.0], "PASSED"),  # the first was unlucky
+        ([100.0, 20.0, 25.0, 20.0, 25.0], "SUSPECT"),  # the first was lucky
+        ([100.0, *[20.0, 25.0] * 7], "REGRESSED"),
         ([120.0, 130.0, 125.0], "PASSED"),
     ],
 )
