@@ -57,7 +57,9 @@ class Inline:
         self.stop.phase, self.stop.until = "setup", job.until
         try:
             data = check_data(job.spec, self.runtime)
-            store = Store.lock(job.spec, self.results, environment_of(job.spec, self.runtime, data), force=force)
+            with Watchdog(None, self.runtime.env_timeout):
+                environment = environment_of(job.spec, self.runtime, data)
+            store = Store.lock(job.spec, self.results, environment, force=force)
             if store is None:
                 exited = Exited(0, _holder(job.folder), status="running")
             else:

@@ -36,8 +36,9 @@ INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 class Watchdog:
     """Ends a run whose environments do not answer within ``env_timeout`` seconds, or ``GRACE`` once it is to stop."""
 
-    def __init__(self, store: Store, env_timeout: float) -> None:
+    def __init__(self, store: Store | None, env_timeout: float) -> None:
         self.store, self.env_timeout, self.stacks = store, env_timeout, ""
+        self.where = "before the run" if store is None else str(store.folder)  # without a store it has no record yet
         self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
         self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
         self._raised = False  # the handler has raised
@@ -49,7 +50,7 @@ class Watchdog:
         self._read_end, self._write_end = os.pipe()
 
     def __enter__(self) -> Self:
-        if self.store.crash is not None:
+        if self.store is not None and self.store.crash is not None:
             faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
         for end in (self._read_end, self._write_end):
             os.set_blocking(end, False)
@@ -96,7 +97,7 @@ class Watchdog:
             return
         self._raised = True
         if self.stop_signal is not None:
-            raise Interrupted(f"{self.store.folder}: {STOPPED}", signal=self.stop_signal)
+            raise Interrupted(f"{self.where}: {STOPPED}", signal=self.stop_signal)
         error = BrokenEnvironment(self._hang_text())
         error.add_note(self.stacks)
         raise error
@@ -106,18 +107,18 @@ class Watchdog:
 
         store = self.store
         if self.stop_signal is not None:
-            print_error(f"{store.folder}: {STOPPED}")
+            print_error(f"{self.where}: {STOPPED}")
             os._exit(128 + self.stop_signal)
-        outcome = store.outcome
-        if outcome is None or outcome.status != "failed":
+        if store is not None and (store.outcome is None or store.outcome.status != "failed"):
             store.explain(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
                 fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hang_text()}")
-        print_error(f"{store.folder}: failed: {self._hang_text()}; nothing can interrupt them, so the process ends")
+        print_error(f"{self.where}: failed: {self._hang_text()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 
     def _hang_text(self) -> str:
-        return f"the environments have not answered for {self.env_timeout:g} s; failure.txt says where they hang"
+        place = "they hang while they are made or closed" if self.store is None else "failure.txt says where they hang"
+        return f"the environments have not answered for {self.env_timeout:g} s; {place}"
 
 
 def _call(frame: FrameType | None) -> tuple[FrameType, int] | None:

@@ -18,7 +18,7 @@ from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
 from rlbench.signals import INTERRUPTIONS
 
 BOOLS: Final = frozenset({bool, np.bool_})  # numbers and tensors that are 0 or 1 count as bools, too
-UNRELATED: Final = (RlbenchError, MemoryError, GeneratorExit, *INTERRUPTIONS)  # not raised by an environment itself
+UNRELATED: Final = (RlbenchError, MemoryError, *INTERRUPTIONS)  # not raised by an environment itself
 
 
 class Inspection:

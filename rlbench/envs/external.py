@@ -213,7 +213,7 @@ def _make_env(task: GymnasiumTask) -> Env:
         return gymnasium.make(name, disable_env_checker=True)
     except Error as error:
         advice = "" if name in gymnasium.registry else f"; name its package with --import {task.package}"
-        raise UsageError(f"{task.id}: {printable(str(error), 200)}{advice}") from error
+        raise UsageError(f"{task.id}: {printable(str(error), 200).rstrip('.')}{advice}") from error
 
 
 @contextmanager

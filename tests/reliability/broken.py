@@ -45,6 +45,7 @@ def raising(cause: BaseException) -> Any:
 WAYS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "raise": lambda *_: raising(ValueError("the joint is loose")),
     "exit": lambda *_: raising(SystemExit(3)),
+    "generator exit": lambda *_: raising(GeneratorExit()),
     "memory": lambda *_: raising(MemoryError("std::bad_alloc")),
     "abort": lambda *_: raising(AssertionError(os.abort())),
     "sleep": lambda *_: raising(AssertionError(time.sleep(3600))),

@@ -1,6 +1,7 @@
 """R7: an environment that raises, dies, hangs or breaks the contract ends its run with a reason."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -36,6 +37,7 @@ def record(results: Path) -> Record:
     [
         ("raise", "ValueError: the joint is loose"),
         ("exit", "SystemExit: 3"),
+        ("generator exit", "GeneratorExit: "),
         ("long", r"observation of shape \[8\], promised \[4\]"),
         ("short", r"observation of shape \[1\], promised \[4\]"),
         ("integers", "observation of type int64, promised float32"),
@@ -55,7 +57,7 @@ def test_environment_error_fails_the_run_with_env_index_seed_step_and_traceback(
     assert re.fullmatch(where, record_now.outcome.reason)
     failure = (record_now.folder / "failure.txt").read_text()
     assert "Traceback" in failure
-    assert ("in raising" in failure) == (way in {"raise", "exit"}), "the original traceback"
+    assert ("in raising" in failure) == (way in {"raise", "exit", "generator exit"}), "the original traceback"
     (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert (row["status"], row["reason"]) == ("failed", record_now.outcome.reason)
 
@@ -78,6 +80,26 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
     assert "BrokenEnvironment: the environments have not answered for 2 s" in record_now.outcome.reason
     assert "time.sleep(3600)" in (record_now.folder / "failure.txt").read_text()
     assert "failed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=" ".join)
+@pytest.mark.parametrize("method", ["__init__", "close"])
+def test_environment_that_hangs_while_it_is_made_or_closed_ends_the_command(
+    method: str, jobs: tuple[str, ...], tmp_path: Path
+) -> None:
+    program = "import sys, time; from gymnasium.envs.classic_control import CartPoleEnv as Env\n"
+    program += f"Env.{method} = lambda *_, **__: time.sleep(3600)\n"
+    program += "from rlbench.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    if jobs:  # the child imports it, too
+        (tmp_path / "sitecustomize.py").write_text(program.rpartition("\n")[0])
+        program = "import sys; from rlbench.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, *words(tmp_path / "results", "--env-timeout", "2", *jobs)]
+    environ = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=environ)
+    assert done.returncode == 5, done.stderr
+    assert "the environments have not answered for 2 s" in done.stderr
+    has_record = any(tmp_path.rglob("spec.json"))  # a vector of them is closed after the run
+    assert has_record == (method == "close") == ("they hang while they are made" not in done.stderr)
 
 
 def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]:
