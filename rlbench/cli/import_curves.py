@@ -54,7 +54,7 @@ def import_curves(
     it does not state. `rlbench table SUITE --results DIR` then shows them beside the references. They never count as
     runs of rlbench.
     """
-    from rlbench.curves.formats import ImportOptions, read_curves
+    from rlbench.curves.formats import ImportOptions, files_left_out, read_curves
     from rlbench.records.imported import curve_folder, write_curves
 
     suite, _, algorithm = (cell or "").partition("/")
@@ -70,6 +70,10 @@ def import_curves(
         tag=tag,
     )
     curves = read_curves(paths, options)
+    for folder in paths if options.format is None else ():
+        if others := files_left_out(folder):
+            runs = f"{count_text(len(others), 'file')} of runs without a file of that format, such as {others[0]}"
+            print_note(f"{folder}: read as {curves[0].origin.format}; left out: {runs}; import them with --format")
     _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = write_curves(curves, results)
     rows = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -74,30 +75,67 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
-def _files(path: Path, format_: Format | None) -> Iterator[Path]:
+def files_left_out(path: Path) -> list[Path]:
+    """The curve files of a folder whose run has no file of the kind that ``read_curves`` reads there."""
+    if not path.is_dir() or path.is_symlink():
+        return []
+    kinds = _by_kind(_every_file(path))
+    kind = next((kind for kind, names in kinds.items() if names), "")
+    selected = kinds.get(kind, [])
+    others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in {*selected}]
+    if kind in {"csv", "jsonl"}:  # a file is a run; of the other kinds a folder is
+        runs = {p.with_suffix("") for p in selected}
+        return [p for p in others if p.with_suffix("") not in runs]
+    runs = {p.parent for p in selected}
+    around = runs | {folder for run in runs for folder in run.parents}
+    return [p for p in others if p.parent not in around and runs.isdisjoint(p.parents)]
+
+
+def _files(path: Path, format_: Format | None) -> list[Path]:
     """A file itself, or the curve files of a folder; links are not followed."""
     if not path.is_dir() or path.is_symlink():
-        yield path
-        return
-    every = [
-        Path(root, name) for root, folders, names in disk.walk(path) if folders.sort() is None for name in sorted(names)
-    ]
+        return [path]
+    kinds = _by_kind(every := _every_file(path))
+    if format_ is None:
+        return next((names for names in kinds.values() if names), [])
+    return kinds.get("tensorboard" if format_ == "cleanrl" else format_, every)
+
+
+def _by_kind(every: Sequence[Path]) -> dict[str, list[Path]]:
+    """Curve files, in the order in which their kinds are preferred."""
+    monitors = [p for p in every if p.name.endswith("monitor.csv")]
+    return {
+        "sb3": [p for p in every if p.name == "evaluations.npz"] or monitors,
+        "d3rlpy": [p for p in every if p.name == "environment.csv"],
+        "tensorboard": [p for p in every if "tfevents" in p.name],
+        "csv": [p for p in every if p.suffix.lower() == ".csv"],
+        "jsonl": [p for p in every if p.suffix.lower() == ".jsonl"],
+    }
+
+
+def _every_file(path: Path) -> list[Path]:
+    """The files of a folder, in order.
+
+    Raises:
+        UsageError: it holds too many files, or a folder that cannot be read.
+        RefusedFile: a folder in it is a link to another place.
+    """
+    every = list[Path]()
+    for root, folders, names in disk.walk(path, onerror=_refuse_unreadable):
+        folders.sort()
+        for link in (Path(root, name) for name in folders if Path(root, name).is_symlink()):
+            if not link.resolve().is_relative_to(path.resolve()):  # W&B's latest-run names one beside it
+                raise disk.irregular(link)
+        every += [Path(root, name) for name in sorted(names)]
     if len(every) > MAX_FILES:
         raise UsageError(
             f"{path}: holds {len(every):,} files, {MAX_FILES:,} are allowed; name the folder of one experiment"
         )
-    by_kind = {
-        "sb3": [p for p in every if p.name == "evaluations.npz"]
-        or [p for p in every if p.name.endswith("monitor.csv")],
-        "d3rlpy": [p for p in every if p.name == "environment.csv"],
-        "tensorboard": [p for p in every if "tfevents" in p.name],
-        "csv": [p for p in every if p.suffix == ".csv"],
-        "jsonl": [p for p in every if p.suffix == ".jsonl"],
-    }
-    if format_ is not None:
-        yield from by_kind.get("tensorboard" if format_ == "cleanrl" else format_, every)
-    else:
-        yield from next((names for names in by_kind.values() if names), [])
+    return every
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise UsageError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions")
 
 
 def _content(path: Path, *, links: bool) -> bytes:

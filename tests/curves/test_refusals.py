@@ -1,5 +1,6 @@
 """Invalid curves: refused by name in one line with exit code 2, and no file written."""
 
+import errno
 import io
 import os
 import pickle
@@ -13,8 +14,10 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.curves import points
+from rlbench.curves.formats import files_left_out
 from rlbench.datasets.crc32c import masked_crc
 from tests.commands import stderr_of, stdout_of
+from tests.conftest import Patch
 from tests.zips import zip_of
 
 HEAD = "task,seed,step,return\n"
@@ -201,6 +204,57 @@ def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
     assert "is no regular file" in refusal(tmp_path / "pipe.csv", tmp_path / "results")
     words = ["import", str(inside / "runs.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]
     assert "1 new" in stdout_of(words), "a link that the user names is read"
+
+
+def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
+    logs = tmp_path / "logs"
+    for folder in (logs / "seed_0", tmp_path / "disk"):
+        folder.mkdir(parents=True)
+        (folder / "runs.csv").write_text(GOOD)
+    (logs / "latest").symlink_to("seed_0")  # as W&B's latest-run
+    assert "1 new" in stdout_of(["import", str(logs), "--as", "mujoco/sac", "--results", str(tmp_path / "first")])
+    (logs / "seed_1").symlink_to(tmp_path / "disk")
+    assert f"{logs / 'seed_1'}: is a link" in refusal(logs, tmp_path / "results")
+    (logs / "seed_1").unlink()
+    (logs / "seed_1").mkdir()
+    scan = os.scandir
+
+    def closed(path: str) -> object:
+        if Path(path).name == "seed_1":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert f"{logs / 'seed_1'}: cannot be read (Permission denied)" in refusal(logs, tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("files", "left_out"),
+    [
+        (("s0/runs.csv", "s0/runs.jsonl", "config.csv"), None),
+        (("s0.csv", "s1.csv", "s2.jsonl"), "1 file of runs without a file of that format, such as logs/s2.jsonl"),
+        (("s0.csv", "s0.jsonl", "s1.CSV"), None),
+    ],
+)
+def test_files_of_another_format_that_are_left_out_are_named(
+    files: tuple[str, ...], left_out: str | None, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(files):
+        path = Path("logs", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(GOOD.replace(",0,", f",{number},") if path.suffix.lower() == ".csv" else "{}")
+    note = stderr_of(["import", "logs", "--as", "mujoco/sac", "--results", "results"], 0)
+    assert (left_out or "") in note and bool(note) == bool(left_out)
+
+
+def test_runs_with_a_monitor_but_no_evaluations_are_named(tmp_path: Path) -> None:
+    for seed in range(3):
+        (tmp_path / f"seed_{seed}").mkdir()
+        (tmp_path / f"seed_{seed}" / "monitor.csv").write_text('#{"env_id": "Hopper-v4"}\nr,l,t\n1.0,10,0.5\n')
+        if seed < 2:
+            np.savez(tmp_path / f"seed_{seed}" / "evaluations.npz", timesteps=[1], results=[[float(seed)]])
+    assert files_left_out(tmp_path) == [tmp_path / "seed_2" / "monitor.csv"]
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
