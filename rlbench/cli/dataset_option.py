@@ -190,10 +190,23 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
             f"{path}: was replaced since this command began; restore it, or name another folder with --results"
         )
     check_identity(spec.task, path)  # before anything is recorded
-    if kwargs := loader.dataset_metadata(path).get("env_kwargs"):
-        world = spec.task.world.id
-        print_note(f"{path}: recorded with the arguments {printable(kwargs, 200)}; {world} evaluates without them")
+    _note_other_environment(spec.task, path)
     return CheckedData(spec.task.data, path, seal)
+
+
+def _note_other_environment(task: OfflineTask, path: Path) -> None:
+    """Note what Minari's metadata say of the recorded environment and the one of the evaluation has not."""
+    from gymnasium.envs.registration import registry
+
+    from rlbench.datasets.loader import dataset_metadata
+
+    metadata, world = dataset_metadata(path), task.world.id
+    for name, noun in (("env_kwargs", "arguments"), ("additional_wrappers", "wrappers")):
+        if text := metadata.get(name):
+            print_note(f"{path}: recorded with the {noun} {printable(text, 200)}; {world} evaluates without them")
+    theirs, own = metadata.get("max_episode_steps"), getattr(registry.get(world), "max_episode_steps", None)
+    if theirs and own and theirs != str(own):
+        print_note(f"{path}: recorded in episodes of at most {theirs} steps; those of {world} have up to {own}")
 
 
 def refuse_other_data(ended: Record, runtime: Runtime) -> None:

@@ -45,6 +45,8 @@ class MinariMetadata(NamedTuple):
     low: float | None  # reference score of 0
     high: float | None  # reference score of 1
     env_kwargs: str | None  # of the recorded environment, as JSON; None without any
+    additional_wrappers: str | None  # their names; None without any
+    max_episode_steps: int | None
 
 
 def read_minari(folder: Path, *, max_bytes: int | None = None) -> Dataset:
@@ -94,7 +96,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         spec = json.loads(text) if isinstance(text, str) else text
         env_id, kwargs = spec.get("id"), dict(spec.get("kwargs") or {})
         kwargs.pop("render_mode", None)  # which changes no number
-    except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
+        wrappers = [str(wrapper["name"]) for wrapper in spec.get("additional_wrappers") or ()]
+    except (RefusedFile, OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     if (form := content.get("data_format", "hdf5")) != "hdf5":
         form = printable(str(form), 60)
@@ -107,6 +110,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         low=_parse(float, content.get("ref_min_score")),
         high=_parse(float, content.get("ref_max_score")),
         env_kwargs=json.dumps(kwargs) if kwargs else None,
+        additional_wrappers=", ".join(wrappers) or None,
+        max_episode_steps=_parse(int, spec.get("max_episode_steps")),
     )
 
 

@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk, faults
-from rlbench.datasets import recording_format
+from rlbench.datasets import checksums, recording_format
 from rlbench.datasets.catalogue import CONTENTS
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION: Final = 1
 REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
+DONE: Final = ".done.json"  # suffix of the file that a converted shard has
+PART: Final = ".part"  # suffix of a file that is being written
 ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
 BYTES: Final = 2**28  # of the frames of a file, about
 
@@ -153,10 +155,8 @@ def drop_request(folder: Path) -> None:
 def clear(folder: Path) -> None:
     """Remove a set, its list of files first; other files in its folder stay."""
     with _writing(folder / CONTENTS):
-        (folder / CONTENTS).unlink(missing_ok=True)
-        faults.point("recording.cleared")
-        for kind in ("*.segment", "*.part", "*.json"):
-            for path in folder.glob(kind):
+        for kind in (CONTENTS, CONTENTS + checksums.SUFFIX, REQUEST, "*.segment", f"*{DONE}"):
+            for path in (*folder.glob(kind), *folder.glob(kind + PART)):
                 path.unlink()
                 faults.point("recording.cleared")
 
@@ -169,7 +169,7 @@ def write_file(path: Path, raw: bytes) -> None:
         ResourceExhausted: the disk is full.
     """
     with _writing(path):
-        disk.replace(path, raw, path.with_name(path.name + ".part"))
+        disk.replace(path, raw, path.with_name(path.name + PART))
 
 
 @contextmanager
@@ -178,8 +178,11 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
     Raises:
         UsageError: another process holds the lock, or the folder cannot be written or locked.
+        RefusedFile: it is a link.
         ResourceExhausted: the disk is full.
     """
+    if folder.is_symlink():  # a folder of data sets may come from anybody
+        raise RefusedFile(f"{folder}: is a link, and no data set is written through one; choose another --name")
     with ExitStack() as stack:
         with _writing(folder):
             stack.enter_context(disk.locked(folder, patience=0))

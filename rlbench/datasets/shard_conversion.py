@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, recording_format, recording_writer
-from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.recording_writer import DONE, RecordingWriter
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.signals import end_with_parent
 
@@ -30,7 +30,6 @@ Convert: TypeAlias = Callable[[Path, RecordingWriter], dict[str, int]]
 Columns: TypeAlias = Callable[[Path], Sequence[Path]]
 """From a log to its files."""
 
-DONE = ".done.json"
 TRAILER = 8  # bytes at the end of a gzip file: CRC-32 and length of its content
 
 

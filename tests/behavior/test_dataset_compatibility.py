@@ -99,9 +99,15 @@ def test_settings_of_the_environment_of_minari_data_are_noted(tmp_path: Path, ca
     assert not capsys.readouterr().err
     path = folder / "data" / "metadata.json"
     metadata = json.loads(path.read_text())
-    path.write_text(json.dumps({**metadata, "env_spec": {"id": "Hopper-v5", "kwargs": {"frame_skip": 1}}}))
-    check_data(spec, runtime)
-    assert 'recorded with the arguments {"frame_skip": 1}; Hopper-v4 evaluates without them' in capsys.readouterr().err
+    for setting, note in (
+        ({"kwargs": {"frame_skip": 1}}, 'the arguments {"frame_skip": 1}; Hopper-v4 evaluates without them'),
+        ({"additional_wrappers": [{"name": "Clip", "kwargs": {}}]}, "the wrappers Clip; Hopper-v4 evaluates without"),
+        ({"max_episode_steps": 25}, "in episodes of at most 25 steps; those of Hopper-v4 have up to 1000"),
+        ({"max_episode_steps": 1000, "additional_wrappers": []}, ""),
+    ):
+        path.write_text(json.dumps({**metadata, "env_spec": {"id": "Hopper-v5", **setting}}))
+        check_data(spec, runtime)
+        assert note in (error := capsys.readouterr().err) and bool(error) == bool(note)
 
 
 def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sent(tmp_path: Path) -> None:

@@ -117,12 +117,13 @@ def test_the_metadata_name_the_environment_and_the_scale(write_minari: WriteMina
     path = folder / "data/metadata.json"
     metadata = {
         **json.loads(path.read_text()),
-        "env_spec": '{"id": "Walk-v5", "kwargs": {"frame_skip": 1, "render_mode": null}}',
+        "env_spec": '{"id": "Walk-v5", "kwargs": {"frame_skip": 1, "render_mode": null}, '
+        '"max_episode_steps": 25, "additional_wrappers": [{"name": "Clip", "entry_point": "os:system", "kwargs": {}}]}',
         "ref_min_score": 1,
         "ref_max_score": 9.5,
     }
     path.write_text(json.dumps(metadata))
-    assert minari_metadata(folder) == ("toy/walk/medium-v0", "Walk-v5", 1, 3, 1.0, 9.5, '{"frame_skip": 1}')
+    assert minari_metadata(folder) == ("toy/walk/medium-v0", "Walk-v5", 1, 3, 1.0, 9.5, '{"frame_skip": 1}', "Clip", 25)
     path.write_text("[1, 2")
     with pytest.raises(RefusedFile, match=r"metadata\.json: damaged"):
         read_minari(folder)

@@ -53,6 +53,30 @@ def test_unfinished_games_and_subsets_of_another_request_stay(run: Path, home: P
     assert "is there already" in stderr_of([*half, "100"])
 
 
+def test_a_linked_folder_of_recorded_games_is_refused_and_other_files_stay(
+    run: Path, home: Path, tmp_path: Path
+) -> None:
+    games = test_recordings.line(run, "--quiet")
+    (victim := tmp_path / "victim").mkdir()
+    for place in (victim, home / "rlb-half.frames"):
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("settings.json", "big.part"):
+            (place / name).write_text("precious")
+    (home / "rlb-catch.frames").symlink_to(victim)
+    for more in ((), ("--force",)):
+        assert f"{home / 'rlb-catch.frames'}: is a link, and no data set is written through one" in stderr_of(
+            [*games, *more]
+        )
+    (home / "rlb-catch.frames").unlink()
+    subset = ["data", "subset", "rlb-catch", "--name", "rlb-half", "--steps", "100"]
+    assert main(games) == 0 == main(subset) == main([*subset, "--force"])
+    for place in (victim, home / "rlb-half.frames"):
+        assert {name: (place / name).read_text() for name in ("settings.json", "big.part")} == dict.fromkeys(
+            ("settings.json", "big.part"), "precious"
+        )
+    assert len(list(victim.iterdir())) == 2
+
+
 def test_processes_of_another_boot_or_container_are_of_another_host(monkeypatch: Patch) -> None:
     here = disk._host()
     for name in ("pathlib.Path.read_text", "os.readlink"):
