@@ -14,6 +14,7 @@ from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
 if TYPE_CHECKING:
+    from rlbench.records.store import Record
     from rlbench.report.reference_table import CellKey
     from rlbench.report.run_index import Runs
 
@@ -42,10 +43,12 @@ def tensorboard(
     from rlbench.report.sources import sources
 
     suites = [check_suite(name) for name in names or ()]
-    places = [folder for place in sources(results).folders for folder in folders(place)]
-    rows: dict[Path, dict[str, object]] = {}
+    places = [(place, folder) for place in sources(results).folders for folder in folders(place)]
+    records: dict[Path, tuple[Path, Record]] = {}
     repeats, damaged = 0, False
-    for folder in (folder for folder in places if not suites or suite_of(folder) in suites):
+    for place, folder in places:
+        if suites and suite_of(folder) not in suites:
+            continue
         try:
             record = read_record(folder)
         except RefusedFile as error:
@@ -53,11 +56,20 @@ def tensorboard(
             damaged = True
             continue
         path = curves_in(output, record.spec)
-        if path in rows and rows[path]["epochs"]:
-            repeats += 1
-            continue
-        new = update_file(path, events(record.epochs), append=True)
-        rows[path] = {"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new}
+        first_place, first = records.get(path, (place, None))
+        repeats += first is not None and bool(first.epochs)
+        longer = place == first_place and first is not None and len(record.epochs) > len(first.epochs)
+        if first is None or not first.epochs or longer:  # of copies in one folder the longest, as in a table
+            records[path] = place, record
+    rows = {
+        path: {
+            "folder": str(record.folder),
+            "file": str(path),
+            "epochs": len(record.epochs),
+            "changed": update_file(path, events(record.epochs), append=True),
+        }
+        for path, (_, record) in records.items()
+    }
     count = sum(bool(row["changed"]) for row in rows.values())
     text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
     print_result({"runs": list(rows.values())}, text, json=json)

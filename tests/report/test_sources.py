@@ -48,6 +48,14 @@ def test_the_own_one_of_two_runs_of_one_identity_and_seed_is_exported(record_run
         assert (code, error) == (0, "1 run with the identity and seed of another: left out\n")
 
 
+def test_the_longest_of_copies_of_a_record_is_exported(record_run: RecordRun) -> None:
+    for place, returns in (("b", [0.5, 1.0]), ("a", [0.5]), ("c", [])):
+        record_run(returns, **CATCH)
+        Path("results/toy").rename(Path("results", place))
+    (row,) = json_of("export tensorboard --output board --json")["runs"]
+    assert row["folder"].startswith(str(Path("results", "b"))) and row["epochs"] == 2
+
+
 def test_an_own_run_without_epochs_replaces_no_exported_curve(record_run: RecordRun) -> None:
     own(record_run, status="interrupted")
     record_run([1.0], **CATCH)
