@@ -17,11 +17,13 @@ from rlbench.cli.output import print_note
 from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
+from rlbench.config.tasks import GymnasiumTask
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError, suggest_path
 from rlbench.records.files import refuse_links
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import Stop, stop_on_signals
+from rlbench.suites.plugins import import_package
 
 VALUE = re.compile(r"[\w,=: -]{0,200}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
@@ -50,10 +52,13 @@ class Change:
         return {"name": self.name, "recorded": self.before, "here": self.here}
 
 
-def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tuple[dict[str, object], str]:
+def replay(
+    folder: Path, epochs: int | None, dataset: Path | None = None, package: str | None = None
+) -> tuple[dict[str, object], str]:
     """Train a run's first ``epochs`` again in a temporary folder; by default to the first epoch with updates.
 
-    ``dataset`` is the path of the data set, if its name does not lead there. The result is a document and a text.
+    ``dataset`` is the path of the data set, if its name does not lead there, ``package`` the one to import first. The
+    result is a document and a text.
 
     Raises:
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
@@ -66,8 +71,12 @@ def replay(folder: Path, epochs: int | None, dataset: Path | None = None) -> tup
     record = read_record(folder)
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
+    if package is not None and not isinstance(record.spec.task, GymnasiumTask):
+        raise UsageError(f"--import {package}: is for a task gym:ID, {record.spec.task.id} is none; leave it out")
     last = _last(record, epochs)
     with _variables(record):
+        if package is not None:
+            import_package(package)
         return _train_again(record, last, dataset)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Json, argument, option
+from rlbench.cli.options import Import, Json, argument, option
 from rlbench.cli.output import print_result
 from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
@@ -38,6 +38,7 @@ def verify(
         Path | None,
         option("--dataset PATH", "Recorded experience for --replay; default: the data set that the run names."),
     ] = None,
+    package: Import = None,
     json: Json = False,
 ) -> None:
     """Check that every record is, byte for byte, as written.
@@ -53,13 +54,14 @@ def verify(
         from rlbench.cli.replay import replay as train_again
 
         with redirect_stdout(sys.stderr):  # environments may print
-            document, text = train_again(folder, epochs, dataset)
+            document, text = train_again(folder, epochs, dataset, package)
         print_result(document, text, json=json)
         if not document["equal"]:
             raise typer.Exit(BelowReference.exit_code)
         return
-    if epochs is not None or dataset is not None:
-        raise UsageError(f"{'--epochs' if dataset is None else '--dataset'}: belongs to --replay; give both")
+    options = {"--epochs": epochs, "--dataset": dataset, "--import": package}
+    if lone := next((name for name, value in options.items() if value is not None), None):
+        raise UsageError(f"{lone}: belongs to --replay; give both")
     from rlbench.report.integrity import verify_records
 
     findings = verify_records(folder)

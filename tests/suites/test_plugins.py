@@ -28,7 +28,8 @@ from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
 from rlbench.report import reference_files, run_index
 from rlbench.suites import plugins
-from tests.commands import run_command, stdout_of
+from tests.commands import run_command, stderr_of, stdout_of
+from tests.conftest import RecordRun
 from tests.laws.source import ROOT
 from tests.reliability.run_one import carry, ending
 
@@ -172,6 +173,16 @@ def test_frames_of_an_installed_environment_have_bounds(setting: str) -> None:
         resolve("atari", "dqn", "gym:CartPole-v1", sets=(setting,))
 
 
+def test_a_package_is_imported_for_an_installed_environment_alone(site: Path, record_run: RecordRun) -> None:
+    install(site, "doorways", "")
+    refusal = "--import doorways: is for a task gym:ID, CartPole-v1 is none; leave it out"
+    for verb in (["run", "toy", "dqn", "--task"], ["show", "toy", "dqn"]):
+        assert refusal in stderr_of([*verb, "CartPole-v1", "--import", "doorways"])
+    folder = record_run([1.0], suite="toy", task="CartPole-v1")
+    assert refusal in stderr_of(["verify", "--replay", str(folder), "--import", "doorways"])
+    assert "--import: belongs to --replay; give both" in stderr_of(["verify", str(folder), "--import", "doorways"])
+
+
 @pytest.mark.slow
 def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(site: Path) -> None:
     install(site, "doorways", REGISTERING.replace("super()", "print('reset'); super()") + "print('hello')")
@@ -181,6 +192,8 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
     code, out, error = run_command([*words, "--import", "doorways", *QUICK, "--set", "algo.widths=8,8"])
     assert code == 0 and out.startswith("mujoco/sac/gym:Doors-v7 seed 0: done")
     assert "reset\n" in error and "reset" not in out and "hello" not in out
+    (folder,) = (path.parent for path in Path("results").rglob("spec.json"))
+    assert "equal" in stdout_of(["verify", "--replay", str(folder), "--epochs", "0", "--import", "doorways"])
 
     (spec,) = (json.loads(path.read_text())["spec"] for path in Path("results").rglob("spec.json"))
     assert (spec["task"]["package"], spec["task"]["version"]) == ("doorways", "1.0")
