@@ -190,6 +190,10 @@ def check_data(spec: Spec, runtime: Runtime) -> CheckedData | None:
             f"{path}: was replaced since this command began; restore it, or name another folder with --results"
         )
     check_identity(spec.task, path)  # before anything is recorded
+    try:
+        loader.check_size(path, spec.task.data)
+    except RefusedFile as error:  # D4RL's folder is the user's own
+        print_note(str(error))
     _note_other_environment(spec.task, path)
     return CheckedData(spec.task.data, path, seal)
 

@@ -86,14 +86,15 @@ def evaluate(
         return
     if (task, form, algo) != (None, None, None):
         raise UsageError("TASK, --format and --algo belong to a policy of another program; name it with --policy FILE")
-    if package is not None:
-        from rlbench.suites.plugins import import_package
-
-        import_package(package)
     if replay_recorded and (episodes, seed) != (None, None):
         raise UsageError("--replay-recorded plays the recorded episodes; leave --episodes and --seed out")
     program = None if video is None else video_writer.refusal_of(video)
     folder = run_folder(run, results)
+    if package is not None:
+        from rlbench.records.store import read_record
+        from rlbench.suites.plugins import import_for_run
+
+        import_for_run(package, read_record(folder).spec.task)
     place, other = folder / "checkpoint", "best" if checkpoint == "last" else "last"
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")

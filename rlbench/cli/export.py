@@ -14,7 +14,6 @@ from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
 
 if TYPE_CHECKING:
-    from rlbench.records.store import Record
     from rlbench.report.reference_table import CellKey
     from rlbench.report.run_index import Runs
 
@@ -44,7 +43,7 @@ def tensorboard(
 
     suites = [check_suite(name) for name in names or ()]
     places = [(place, folder) for place in sources(results).folders for folder in folders(place)]
-    records: dict[Path, tuple[Path, Record]] = {}
+    longest: dict[Path, tuple[Path, Path, int]] = {}  # by file: the results, the run's folder and its epochs
     repeats, damaged = 0, False
     for place, folder in places:
         if suites and suite_of(folder) not in suites:
@@ -56,19 +55,18 @@ def tensorboard(
             damaged = True
             continue
         path = curves_in(output, record.spec)
-        first_place, first = records.get(path, (place, None))
-        repeats += first is not None and bool(first.epochs)
-        longer = place == first_place and first is not None and len(record.epochs) > len(first.epochs)
-        if first is None or not first.epochs or longer:  # of copies in one folder the longest, as in a table
-            records[path] = place, record
+        first_place, _, epochs = longest.get(path, (place, folder, 0))
+        repeats += epochs > 0
+        if not epochs or (place == first_place and len(record.epochs) > epochs):  # of copies the longest, as in a table
+            longest[path] = place, folder, len(record.epochs)
     rows = {
         path: {
-            "folder": str(record.folder),
+            "folder": str(folder),
             "file": str(path),
-            "epochs": len(record.epochs),
-            "changed": update_file(path, events(record.epochs), append=True),
+            "epochs": epochs,
+            "changed": update_file(path, events(read_record(folder).epochs), append=True),
         }
-        for path, (_, record) in records.items()
+        for path, (_, folder, epochs) in longest.items()
     }
     count = sum(bool(row["changed"]) for row in rows.values())
     text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"

@@ -72,8 +72,8 @@ def import_curves(
     curves = read_curves(paths, options)
     for folder in paths if options.format is None else ():
         if others := files_left_out(folder):
-            runs = f"{count_text(len(others), 'file')} of runs without a file of that format, such as {others[0]}"
-            print_note(f"{folder}: read as {curves[0].origin.format}; left out: {runs}; import them with --format")
+            files = f"{count_text(len(others), 'file')} of another format, such as {others[0]}"
+            print_note(f"{folder}: read as {curves[0].origin.format}; left out: {files}; name them to import them")
     _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = write_curves(curves, results)
     rows = [

@@ -74,6 +74,7 @@ class Inline:
                 exited = Exited(0, "")
         except (Interrupted, RefusedFile, ResourceExhausted, RunFailed) as error:
             status = next(status for kind, status in STATUSES if isinstance(error, kind))
+            status = "halted" if status == "failed" and store is None else status  # no record counts it
             if status == "refused" and store is not None:
                 store.withdraw()  # it leaves no record if it has none yet
             exited = Exited(error.exit_code, str(error), status=status)

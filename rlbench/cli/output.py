@@ -171,11 +171,10 @@ def terminal_width() -> int | None:
         if not sys.stdout.isatty():
             return None
         columns = os.environ.get("COLUMNS", "")
-        return (
-            int(columns) if columns.isdecimal() and int(columns) else os.get_terminal_size(sys.stdout.fileno()).columns
-        )
-    except (AttributeError, ValueError):  # closed; ``print_text`` reports it
+        width = int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stdout.fileno()).columns
+    except (AttributeError, ValueError, OSError):  # closed; ``print_text`` reports it
         return None
+    return width or None  # a serial line or a container's terminal may state 0
 
 
 def print_note(message: str) -> None:

@@ -17,13 +17,12 @@ from rlbench.cli.output import print_note
 from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
-from rlbench.config.tasks import GymnasiumTask
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError, suggest_path
 from rlbench.records.files import refuse_links
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
 from rlbench.signals import Stop, stop_on_signals
-from rlbench.suites.plugins import import_package
+from rlbench.suites.plugins import import_for_run
 
 VALUE = re.compile(r"[\w,=: -]{0,200}", re.ASCII)  # value of a variable that chooses threads or instructions
 CLOCKS = ("seconds", "evaluated.seconds", "collected.steps_per_second")
@@ -71,12 +70,10 @@ def replay(
     record = read_record(folder)
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
-    if package is not None and not isinstance(record.spec.task, GymnasiumTask):
-        raise UsageError(f"--import {package}: is for a task gym:ID, {record.spec.task.id} is none; leave it out")
     last = _last(record, epochs)
     with _variables(record):
         if package is not None:
-            import_package(package)
+            import_for_run(package, record.spec.task)
         return _train_again(record, last, dataset)
 
 

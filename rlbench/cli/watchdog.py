@@ -37,23 +37,20 @@ class Watchdog:
     """Ends a run whose environments do not answer within ``env_timeout`` seconds, or ``GRACE`` once it is to stop."""
 
     def __init__(self, store: Store | None, env_timeout: float) -> None:
-        self.store, self.env_timeout, self.stacks = store, env_timeout, ""
+        self.store, self.env_timeout, self.stacks, self.place = store, env_timeout, "", ""
         self.where = "before the run" if store is None else str(store.folder)  # without a store it has no record yet
         self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
         self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
-        self._raised = False  # the handler has raised
         self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it
         self._main = threading.main_thread().ident or 0
-        self._done = threading.Event()
+        self._done, self._raised = threading.Event(), False  # the handler has raised
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._before: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
-        self._read_end, self._write_end = os.pipe()
+        self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def __enter__(self) -> Self:
         if self.store is not None and self.store.crash is not None:
             faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
-        for end in (self._read_end, self._write_end):
-            os.set_blocking(end, False)
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)  # works in the middle of compiled code, too
         self._before = signal.signal(ALARM, self._interrupt)
         self._thread.start()
@@ -69,13 +66,16 @@ class Watchdog:
         for end in (self._read_end, self._write_end):
             os.close(end)
         faulthandler.disable()
+        if self.store is None and self._raised and kind is None:  # a close ignores every error
+            raise BrokenEnvironment(self._hang_text())
 
     def _look(self) -> None:
         """Count the looks at which the same call is under way; a suspended process makes none."""
         call, waited, interrupted = None, 0.0, False
         while not self._done.wait(self.pause):
             self._read_signals()
-            now = _call(sys._current_frames().get(self._main))  # noqa: SLF001 - no public function gives frames
+            frame = sys._current_frames().get(self._main)  # noqa: SLF001 - no public function gives frames
+            now = _call(frame)
             waited = waited + self.pause if now is not None and now == call else 0.0
             interrupted = interrupted and (now == call or self._raised)  # else it answered at the last moment
             call = now
@@ -85,6 +85,7 @@ class Watchdog:
             if interrupted:
                 self._end()
             interrupted, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
+            self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
             signal.pthread_kill(self._main, ALARM)
 
     def _read_signals(self) -> None:
@@ -117,7 +118,7 @@ class Watchdog:
         os._exit(BrokenEnvironment.exit_code)
 
     def _hang_text(self) -> str:
-        place = "they hang while they are made or closed" if self.store is None else "failure.txt says where they hang"
+        place = f"they hang in {self.place}" if self.store is None else "failure.txt says where they hang"
         return f"the environments have not answered for {self.env_timeout:g} s; {place}"
 
 

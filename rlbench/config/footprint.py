@@ -39,7 +39,7 @@ CONV_SCRATCH: Final = 28_000_000  # the same where frames are convolved
 PARAMETER_COPIES: Final = 5  # online, target, gradient and Adam's two moments
 ACTIVATION_COPIES: Final = 3  # of a batch at once: forward, its target, backward
 NATURAL_COPIES: Final = 6.3  # the same where a Fisher-vector product differentiates a gradient
-FQF_COPIES: Final = 2.8  # of a batch's fractions: at the taus, at their midpoints, and the target's
+FQF_COPIES: Final = 0.91  # of a batch's fractions: at the taus, at their midpoints, and the target's
 ROLLOUT_COPIES: Final = 1.7  # of a rollout of frames, evaluated at once and learned from in minibatches
 
 SHAPES: Final = {
@@ -250,7 +250,9 @@ def _q_network(
     if dueling:
         streams += [(features, algo.hidden), (algo.hidden, width)]
     layers += [*streams * (1 + noisy), *([(cosines, features)] if cosines else [])]
-    state = features * bool(cosines) + algo.hidden * (1 + dueling) + ACTIONS * width
+    # of a fraction its cosines, its embedding and the product, which pass through the hidden layer: fitted to runs
+    embedding = cosines + 2 * features + 3 * algo.hidden if cosines else 0
+    state = embedding + algo.hidden * (1 + dueling) + ACTIONS * width
     batch_values = ACTIVATION_COPIES * algo.batch * (per_row + fractions * state + pairs)
     env_values = max(spec.task.envs, spec.protocol.envs) * acting * state  # without gradients
     return PARAMETER_COPIES * _parameters(layers), max(batch_values, env_values)

@@ -76,7 +76,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
 
 
 def files_left_out(path: Path) -> list[Path]:
-    """The curve files of a folder whose run has no file of the kind that ``read_curves`` reads there."""
+    """The curve files of a folder that belong to no run with a file of the kind that ``read_curves`` reads there."""
     if not path.is_dir() or path.is_symlink():
         return []
     kinds = _by_kind(_every_file(path))
@@ -87,7 +87,7 @@ def files_left_out(path: Path) -> list[Path]:
         runs = {p.with_suffix("") for p in selected}
         return [p for p in others if p.with_suffix("") not in runs]
     runs = {p.parent for p in selected}
-    around = runs | {folder for run in runs for folder in run.parents}
+    around = runs | {folder for run in runs for folder in run.parents if path in folder.parents}
     return [p for p in others if p.parent not in around and runs.isdisjoint(p.parents)]
 
 
@@ -118,20 +118,28 @@ def _every_file(path: Path) -> list[Path]:
 
     Raises:
         UsageError: it holds too many files, or a folder that cannot be read.
-        RefusedFile: a folder in it is a link to another place.
+        RefusedFile: a folder in it is a link to other curves, or to nothing.
     """
     every = list[Path]()
     for root, folders, names in disk.walk(path, onerror=_refuse_unreadable):
         folders.sort()
-        for link in (Path(root, name) for name in folders if Path(root, name).is_symlink()):
-            if not link.resolve().is_relative_to(path.resolve()):  # W&B's latest-run names one beside it
-                raise disk.irregular(link)
+        links = [p for name in folders if (p := Path(root, name)).is_symlink() and _holds_other_curves(p, path)]
+        links += [p for name in names if "." not in name and not (p := Path(root, name)).exists()]  # a disk is missing
+        if links:
+            raise RefusedFile(f"{links[0]}: is a link to another folder; name that folder, or remove the link")
         every += [Path(root, name) for name in sorted(names)]
     if len(every) > MAX_FILES:
         raise UsageError(
             f"{path}: holds {len(every):,} files, {MAX_FILES:,} are allowed; name the folder of one experiment"
         )
     return every
+
+
+def _holds_other_curves(link: Path, path: Path) -> bool:
+    """True if a linked folder holds curve files and lies outside ``path``; W&B's latest-run lies in it."""
+    folder = link.resolve()
+    inside = (Path(root, name) for root, _, names in disk.walk(folder) for name in names)
+    return not folder.is_relative_to(path.resolve()) and any(any(_by_kind([file]).values()) for file in inside)
 
 
 def _refuse_unreadable(error: OSError) -> None:

@@ -44,7 +44,12 @@ def check_size(path: Path, name: str) -> None:
         RefusedFile: the numbers differ by more than a twentieth, or it is damaged.
     """
     entry = catalogue.d4rl().get(name)
-    if entry and entry.steps and abs((steps := d4rl.step_count(path)) - entry.steps) > SIZE_TOLERANCE * entry.steps:
+    if (
+        path.is_file()
+        and entry
+        and entry.steps
+        and abs((steps := d4rl.step_count(path)) - entry.steps) > SIZE_TOLERANCE * entry.steps
+    ):
         raise RefusedFile(f"{path}: has {steps:,} steps, {name} about {entry.steps:,}; it is another data set")
 
 

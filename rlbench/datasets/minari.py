@@ -96,8 +96,8 @@ def minari_metadata(folder: Path) -> MinariMetadata:
         spec = json.loads(text) if isinstance(text, str) else text
         env_id, kwargs = spec.get("id"), dict(spec.get("kwargs") or {})
         kwargs.pop("render_mode", None)  # which changes no number
-        wrappers = [str(wrapper["name"]) for wrapper in spec.get("additional_wrappers") or ()]
-    except (RefusedFile, OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
+        wrappers = [str(wrapper.get("name")) for wrapper in spec.get("additional_wrappers") or ()]
+    except (RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RefusedFile(f"{path}: damaged (not the JSON that Minari writes); download it again") from None
     if (form := content.get("data_format", "hdf5")) != "hdf5":
         form = printable(str(form), 60)

@@ -241,10 +241,11 @@ def folders(results: Path) -> Iterator[Path]:
             if not name.isprintable():
                 raise RefusedFile(f"{Path(root, printable(name))}: has a name that does not print; rename the folder")
         if in_run:
-            if nested := [name for name in names if name.startswith("seed=")]:
-                raise RefusedFile(
-                    f"{Path(root, nested[0])}: is a run's folder in another run's; move it beside that one"
-                )
+            for inside, nested, _ in disk.walk(Path(root)):
+                if other := next((name for name in nested if name.startswith("seed=")), None):
+                    raise RefusedFile(
+                        f"{Path(inside, other)}: is in the folder of another run; move it beside that one"
+                    )
             names.clear()
             yield Path(root)
 

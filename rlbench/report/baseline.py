@@ -4,8 +4,8 @@ A baseline has one score per cell and seed, and speeds by machine. A run's score
 which falls when learning slows down as well as when it ends lower. Only finished runs of the documented settings count.
 
 Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
-seeds decide where the drop is beyond doubt. Five seeds that alarm after a first one that does not are suspect, since
-the two stages reject neither. Many cells at once are tested by their pooled interquartile mean, speeds by
+seeds decide where the drop is beyond doubt. Five seeds with a significant drop of which the first has
+none are suspect. Many cells at once are tested by their pooled interquartile mean, speeds by
 their median and MAD. No drop smaller than a margin is ever an alarm.
 """
 
@@ -264,7 +264,7 @@ def _rule_cell(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
     if change.seeds < CONFIRM_SEEDS and (first or change.every < alpha):
         return Ruling("SUSPECT", f"{text}; run {CONFIRM_SEEDS - change.seeds} more seeds to decide")
     if every:  # a rerun of the same code gets here in one of a hundred cells, whatever its first seed
-        return Ruling("SUSPECT", f"{text}; the first seed does not alarm; run more seeds to decide")
+        return Ruling("SUSPECT", f"{text}, but the first seed alone shows no drop; more seeds decide")
     return Ruling("PASSED", text)
 
 

@@ -48,9 +48,6 @@ class Fault(NamedTuple):
         return f"{self.where}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
 
 
-Points = set[tuple[int, float]]  # steps and return
-
-
 @dataclass(slots=True)
 class Findings:
     """The files that were verified, and the problems found."""
@@ -62,9 +59,7 @@ class Findings:
     baselines: int = 0
     curves: dict[tuple[str, str], Run] = field(default_factory=dict)  # the first run of each settings and curve
     curve_digests: dict[tuple[str, str], Path] = field(default_factory=dict)  # the first curve of each cell and digest
-    curve_points: dict[tuple[object, ...], tuple[Path, Points]] = field(
-        default_factory=dict
-    )  # longest curve of each seed
+    curve_folders: dict[tuple[object, ...], Path] = field(default_factory=dict)  # the longest curve of each seed
     seeds: dict[tuple[object, ...], Run] = field(default_factory=dict)  # the first ended run of each seed
 
 
@@ -124,11 +119,19 @@ def _read_curve(findings: Findings, folder: Path) -> None:
     if other != folder:
         raise RefusedFile(f"{folder}: has the same numbers as {other.name} beside it; remove the copy")
     seed = curve.suite, curve.algorithm, curve.task, curve.dataset, curve.seed, curve.kind, curve.origin.data
-    points = {*zip(curve.steps, curve.returns, strict=True)}
-    first, longest = findings.curve_points.get(seed, (folder, points))
-    if not (points <= longest or longest <= points):
-        raise RefusedFile(f"{folder}: has other numbers than {first}, which is the same seed; keep one of them")
-    findings.curve_points[seed] = (first, longest) if points <= longest else (folder, points)
+    longest = findings.curve_folders.setdefault(seed, folder)
+    if longest == folder:
+        return
+    points, others = _points(curve), _points(imported.read_curve(longest))
+    if not (points <= others or others <= points):
+        raise RefusedFile(f"{folder}: has other numbers than {longest}, which is the same seed; keep one of them")
+    if others < points:
+        findings.curve_folders[seed] = folder
+
+
+def _points(curve: imported.ImportedCurve) -> set[tuple[int, float]]:
+    """Steps and return of each point."""
+    return {*zip(curve.steps, curve.returns, strict=True)}
 
 
 def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:

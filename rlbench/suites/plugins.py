@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from rlbench import disk
 from rlbench.config.names import check_name, printable
+from rlbench.config.tasks import GymnasiumTask, Task
 from rlbench.errors import UsageError
 from rlbench.signals import interruption_behind
 
@@ -139,6 +140,17 @@ def import_package(name: str) -> Package:
                 raise
             raise UsageError(f"--import {name}: {printable(f'{type(error).__name__}: {error}', 200)}") from error
     return package
+
+
+def import_for_run(name: str, task: Task) -> None:
+    """Import a package for a recorded run.
+
+    Raises:
+        UsageError: the run's task is none of an installed package, whose environment the import could replace.
+    """
+    if not isinstance(task, GymnasiumTask):
+        raise UsageError(f"--import {name}: is for a task gym:ID, {task.id} is none; leave it out")
+    import_package(name)
 
 
 def _version(name: str) -> str:

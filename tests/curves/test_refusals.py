@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import pickle
+import shutil
 import struct
 import zipfile
 from collections.abc import Sequence
@@ -212,9 +213,13 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
         folder.mkdir(parents=True)
         (folder / "runs.csv").write_text(GOOD)
     (logs / "latest").symlink_to("seed_0")  # as W&B's latest-run
+    (tmp_path / "weights").mkdir()
+    (logs / "checkpoints").symlink_to(tmp_path / "weights")
     assert "1 new" in stdout_of(["import", str(logs), "--as", "mujoco/sac", "--results", str(tmp_path / "first")])
     (logs / "seed_1").symlink_to(tmp_path / "disk")
-    assert f"{logs / 'seed_1'}: is a link" in refusal(logs, tmp_path / "results")
+    assert f"{logs / 'seed_1'}: is a link to another folder; name that" in refusal(logs, tmp_path / "results")
+    shutil.rmtree(tmp_path / "disk")
+    assert f"{logs / 'seed_1'}: is a link to another folder; name that" in refusal(logs, tmp_path / "results")
     (logs / "seed_1").unlink()
     (logs / "seed_1").mkdir()
     scan = os.scandir
@@ -232,7 +237,7 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
     ("files", "left_out"),
     [
         (("s0/runs.csv", "s0/runs.jsonl", "config.csv"), None),
-        (("s0.csv", "s1.csv", "s2.jsonl"), "1 file of runs without a file of that format, such as logs/s2.jsonl"),
+        (("s0.csv", "s1.csv", "s2.jsonl"), "1 file of another format, such as logs/s2.jsonl"),
         (("s0.csv", "s0.jsonl", "s1.CSV"), None),
     ],
 )
@@ -254,7 +259,8 @@ def test_runs_with_a_monitor_but_no_evaluations_are_named(tmp_path: Path) -> Non
         (tmp_path / f"seed_{seed}" / "monitor.csv").write_text('#{"env_id": "Hopper-v4"}\nr,l,t\n1.0,10,0.5\n')
         if seed < 2:
             np.savez(tmp_path / f"seed_{seed}" / "evaluations.npz", timesteps=[1], results=[[float(seed)]])
-    assert files_left_out(tmp_path) == [tmp_path / "seed_2" / "monitor.csv"]
+    (tmp_path / "seed_3.csv").write_text(GOOD)
+    assert files_left_out(tmp_path) == [tmp_path / "seed_3.csv", tmp_path / "seed_2" / "monitor.csv"]
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

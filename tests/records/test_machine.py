@@ -126,8 +126,10 @@ def test_an_ignored_module_is_dirty_and_other_ignored_files_are_not(checkout: Pa
         (checkout / "rlbench" / name).write_text("")
     assert machine.commit() == git(checkout, "rev-parse", "--short=12", "HEAD")
     (checkout / "rlbench" / "mine").mkdir()
-    (checkout / "rlbench" / "mine" / "own.py").write_text("")
-    assert str(machine.commit()).endswith("+dirty")
+    for name in ("own.py", "own.so"):
+        (checkout / "rlbench" / "mine" / name).write_text("")
+        assert str(machine.commit()).endswith("+dirty")
+        (checkout / "rlbench" / "mine" / name).unlink()
 
 
 @pytest.mark.parametrize("inside", [".venv/lib/python3.11/site-packages", "vendored"])

@@ -182,10 +182,12 @@ def test_a_file_of_a_record_that_is_a_link_without_a_target_is_named(
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_record_that_lies_in_another_records_folder_is_named(reader: str, victim: Path) -> None:
+@pytest.mark.parametrize("inside", [".", "attempt-1", "toy/dqn"])
+def test_a_record_that_lies_in_another_records_folder_is_named(inside: str, reader: str, victim: Path) -> None:
     run = begin_run()
-    shutil.copytree(run, run / run.name)  # a second ``cp -r`` to a folder that is there
-    assert f"{run / run.name}: is a run's folder in another run's; move it" in refusal_of(READERS[reader])
+    nested = run / inside / run.name  # as a second ``cp -r`` to a folder that is there makes it
+    shutil.copytree(run, nested)
+    assert f"{nested}: is in the folder of another run; move it beside that one" in refusal_of(READERS[reader])
 
 
 def test_the_results_folder_itself_may_be_a_link(victim: Path) -> None:

@@ -5,16 +5,21 @@ Terminals, narrow encodings and readers that leave are in ``tests/cli/test_app.p
 """
 
 import copy
+import fcntl
 import json
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
 
+from rlbench.cli.output import terminal_width
 from rlbench.report.reference_table import DATA
 from tests.commands import RLBENCH, run_command, run_process
 from tests.conftest import Patch
@@ -142,6 +147,18 @@ def test_output_is_equal_in_a_minimal_environment(words: list[str]) -> None:
     done = subprocess.run([*RLBENCH, *words], env=os.environ | poor, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode("ascii") == run_command(words)[1].encode("ascii", "rlbench").decode()
+
+
+@pytest.mark.parametrize(("size", "columns", "width"), [(0, "", None), (63, "", 63), (63, "71", 71), (63, "0", None)])
+def test_the_width_of_a_terminal_is_that_it_states(
+    size: int, columns: str, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 0, size, 0, 0))
+    monkeypatch.setenv("COLUMNS", columns)
+    with os.fdopen(ours), os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert terminal_width() == width
 
 
 QUERIES = [

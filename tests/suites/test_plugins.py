@@ -179,7 +179,8 @@ def test_a_package_is_imported_for_an_installed_environment_alone(site: Path, re
     for verb in (["run", "toy", "dqn", "--task"], ["show", "toy", "dqn"]):
         assert refusal in stderr_of([*verb, "CartPole-v1", "--import", "doorways"])
     folder = record_run([1.0], suite="toy", task="CartPole-v1")
-    assert refusal in stderr_of(["verify", "--replay", str(folder), "--import", "doorways"])
+    for verb in (["verify", "--replay"], ["eval"]):
+        assert refusal in stderr_of([*verb, str(folder), "--import", "doorways"])
     assert "--import: belongs to --replay; give both" in stderr_of(["verify", str(folder), "--import", "doorways"])
 
 
