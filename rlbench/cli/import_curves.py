@@ -70,9 +70,9 @@ def import_curves(
         tag=tag,
     )
     curves = read_curves(paths, options)
-    for folder in paths if options.format is None else ():
-        if others := files_left_out(folder):
-            files = f"{count_text(len(others), 'file')} of another format, such as {others[0]}"
+    for folder in paths:
+        if others := files_left_out(folder, options.format):
+            files = f"{count_text(len(others), 'file')} of another kind, such as {others[0]}"
             print_note(f"{folder}: read as {curves[0].origin.format}; left out: {files}; name them to import them")
     _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = write_curves(curves, results)

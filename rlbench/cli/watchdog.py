@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from types import FrameType
+from typing import TYPE_CHECKING, Final, NoReturn, Self, cast
 
 from rlbench.cli.output import print_error
 from rlbench.errors import BrokenEnvironment, Interrupted, RlbenchError
@@ -30,6 +30,7 @@ GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a s
 ALARM: Final = signal.SIGUSR2  # interrupts the main thread
 STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 STOPPED: Final = "stopped, though the environments did not answer; the same command resumes at the last checkpoint"
+Call = tuple[FrameType, int, FrameType | None]  # rlbench's frame that calls an env, its position, and the env's frame
 INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 
 
@@ -40,7 +41,7 @@ class Watchdog:
         self.store, self.env_timeout, self.stacks, self.place = store, env_timeout, "", ""
         self.where = "before the run" if store is None else str(store.folder)  # without a store it has no record yet
         self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
-        self._stuck: tuple[FrameType, int] | None = None  # the call to interrupt
+        self._stuck: Call | None = None  # to interrupt
         self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it
         self._main = threading.main_thread().ident or 0
         self._done, self._raised = threading.Event(), False  # the handler has raised
@@ -56,9 +57,7 @@ class Watchdog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._done.set()
         self._thread.join()
         signal.signal(ALARM, self._before)
@@ -122,13 +121,14 @@ class Watchdog:
         return f"the environments have not answered for {self.env_timeout:g} s; {place}"
 
 
-def _call(frame: FrameType | None) -> tuple[FrameType, int] | None:
-    """Return the outermost call into the environments and its position; the same pair later is the same call."""
-    call = None
+def _call(frame: FrameType | None) -> Call | None:
+    """Return the outermost call into an environment; an equal one later is the same call, not that of the next env."""
+    call, inner, is_inside = cast("Call | None", None), None, False
     while frame is not None:
-        if frame.f_code.co_filename.startswith(INSIDE):
-            call = frame, frame.f_lasti
-        frame = frame.f_back
+        was_inside, is_inside = is_inside, frame.f_code.co_filename.startswith(INSIDE)
+        if is_inside and not was_inside:
+            call = frame, frame.f_lasti, inner
+        inner, frame = frame, frame.f_back
     return call
 
 

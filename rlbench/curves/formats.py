@@ -75,13 +75,12 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
-def files_left_out(path: Path) -> list[Path]:
-    """The curve files of a folder that belong to no run with a file of the kind that ``read_curves`` reads there."""
+def files_left_out(path: Path, format_: Format | None) -> list[Path]:
+    """The curve files of a folder that belong to no run with a file of those that ``read_curves`` reads there."""
     if not path.is_dir() or path.is_symlink():
         return []
-    kinds = _by_kind(_every_file(path))
-    kind = next((kind for kind, names in kinds.items() if names), "")
-    selected = kinds.get(kind, [])
+    kinds, selected = _by_kind(_every_file(path)), _files(path, format_)
+    kind = next((kind for kind, names in kinds.items() if names == selected), "")
     others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in {*selected}]
     if kind in {"csv", "jsonl"}:  # a file is a run; of the other kinds a folder is
         runs = {p.with_suffix("") for p in selected}

@@ -25,6 +25,7 @@ from rlbench.errors import RefusedFile, UsageError
 PROVENANCE = ("metadata/algorithm", "metadata/iteration")  # D4RL's metadata of the behavior policy
 MAX_TEXT_BYTES: Final = 2**16  # bytes of a text
 ROWS: Final = 4096  # of a chunk
+COLUMNS: Final = {"observations": 2, "actions": 2, "rewards": 1, "terminals": 1}  # of every file, and their ranks
 
 
 def read_d4rl(path: Path, *, limit: int | None = None, max_bytes: int | None = None) -> Dataset:
@@ -62,10 +63,13 @@ def step_count(path: Path) -> int:
     """Number of steps of a file, from its headers alone.
 
     Raises:
-        RefusedFile: it has no rewards, or is damaged.
+        RefusedFile: it lacks a column, its columns differ in length, or it is damaged.
     """
     with hdf5.open_file(path) as file:
-        return hdf5.array_shape(file, "rewards", 1)[0]
+        steps = {key: hdf5.written_rows(file, key, rank) for key, rank in COLUMNS.items()}
+    if len({*steps.values()}) > 1:
+        raise RefusedFile(f"{path}: its columns differ in length ({steps}); delete it, and download it again")
+    return steps["rewards"]
 
 
 def row_count(path: Path) -> int:

@@ -150,6 +150,16 @@ def array_shape(group: h5py.Group, key: str, rank: int) -> tuple[int, ...]:
     return _shape(_array(group, key), array_name(group, key), rank)
 
 
+def written_rows(group: h5py.Group, key: str, rank: int) -> int:
+    """Number of rows of an array ``[N]`` or ``[N, F]``, from its header alone.
+
+    Raises:
+        RefusedFile: as ``array_shape``, or rows of it were never written.
+    """
+    _refuse_unwritten(_array(group, key), array_name(group, key))
+    return array_shape(group, key, rank)[0]
+
+
 def count_nonzero(group: h5py.Group, key: str) -> int:
     """Count the numbers of an array ``[N]`` that are not 0, ``CHUNK`` of them at a time; 0 if rows are unwritten.
 

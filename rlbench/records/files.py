@@ -241,13 +241,20 @@ def folders(results: Path) -> Iterator[Path]:
             if not name.isprintable():
                 raise RefusedFile(f"{Path(root, printable(name))}: has a name that does not print; rename the folder")
         if in_run:
-            for inside, nested, _ in disk.walk(Path(root)):
-                if other := next((name for name in nested if name.startswith("seed=")), None):
-                    raise RefusedFile(
-                        f"{Path(inside, other)}: is in the folder of another run; move it beside that one"
-                    )
+            refuse_nested(Path(root))
             names.clear()
             yield Path(root)
+
+
+def refuse_nested(folder: Path) -> None:
+    """Refuse a run's folder, or an imported curve's, that has another below it, which no reader would see.
+
+    Raises:
+        RefusedFile: it has; the message names the first.
+    """
+    for root, names, _ in disk.walk(folder):
+        if other := next((name for name in names if name.startswith("seed=")), None):
+            raise RefusedFile(f"{Path(root, other)}: is in the folder of another run; move it beside that one")
 
 
 def suite_of(folder: Path) -> str:

@@ -80,12 +80,14 @@ def curve_folders(results: Path) -> Iterator[Path]:
     """Yield the folder of every imported curve below ``results``, in order of name; no link is followed.
 
     Raises:
-        RefusedFile: a curve is reached by a link.
+        RefusedFile: a curve is reached by a link, or has another one in its folder.
     """
     for root, names, file_names in disk.walk(results):
         names[:] = sorted(name for name in names if not name.startswith("."))
         if FILE in file_names and Path(root).parent.name == "imported":
             files.refuse_links(Path(root), results)
+            files.refuse_nested(Path(root))
+            names.clear()
             yield Path(root)
 
 

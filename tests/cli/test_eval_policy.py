@@ -163,7 +163,7 @@ def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
         (("--policy", "x.pt", "--format", "torchscript", "toy", "Catch"), "x.pt: cannot be read"),
         (("--format", "sb3", "toy", "Catch"), "name it with --policy FILE"),
         (("--policy", "x.zip", "--format", "sb3", "toy", "Catch", "--video", "x.gif"), "--checkpoint belong to a run"),
-        (("run", "--import", "nowhere"), "no installed package"),
+        (("run", "--import", "nowhere"), "unknown run 'run'"),
     ],
 )
 def test_eval_policy_with_missing_options_is_refused_in_one_line(words: tuple[str, ...], text: str) -> None:

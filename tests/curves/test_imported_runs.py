@@ -322,3 +322,13 @@ def test_verify_names_two_curves_of_one_seed_and_no_part_of_one(tmp_path: Path) 
         code, out, _ = run_command(["verify", str(results)])
         assert (code != 0) == (name == "c")
     assert f"{results / 'c' / 'mujoco'}" in out and f"has other numbers than {results / 'a' / 'mujoco'}" in out
+
+
+def test_a_curve_in_another_curves_folder_is_refused(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    (tmp_path / "curve.csv").write_text(f"task,seed,step,return\n{TASK},0,1000000,1.0\n")
+    assert run_command(["import", str(tmp_path / "curve.csv"), "--as", "mujoco/sac", "--results", str(results)])[0] == 0
+    (folder,) = imported.curve_folders(results)
+    shutil.copytree(folder, folder / "seed=3")
+    for verb in (["table", "mujoco", "--results"], ["check", "mujoco", "--imported", "--results"], ["verify"]):
+        assert f"{folder / 'seed=3'}: is in the folder of another run" in refusal_of([*verb, str(results)])

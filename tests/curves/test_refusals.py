@@ -237,7 +237,7 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
     ("files", "left_out"),
     [
         (("s0/runs.csv", "s0/runs.jsonl", "config.csv"), None),
-        (("s0.csv", "s1.csv", "s2.jsonl"), "1 file of another format, such as logs/s2.jsonl"),
+        (("s0.csv", "s1.csv", "s2.jsonl"), "1 file of another kind, such as logs/s2.jsonl"),
         (("s0.csv", "s0.jsonl", "s1.CSV"), None),
     ],
 )
@@ -260,7 +260,9 @@ def test_runs_with_a_monitor_but_no_evaluations_are_named(tmp_path: Path) -> Non
         if seed < 2:
             np.savez(tmp_path / f"seed_{seed}" / "evaluations.npz", timesteps=[1], results=[[float(seed)]])
     (tmp_path / "seed_3.csv").write_text(GOOD)
-    assert files_left_out(tmp_path) == [tmp_path / "seed_3.csv", tmp_path / "seed_2" / "monitor.csv"]
+    left_out = [tmp_path / "seed_3.csv", tmp_path / "seed_2" / "monitor.csv"]
+    assert files_left_out(tmp_path, None) == files_left_out(tmp_path, "sb3") == left_out
+    assert files_left_out(tmp_path, "rliable") == []
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

@@ -386,3 +386,24 @@ def test_a_file_of_another_number_of_steps_than_d4rl_states_is_not_kept(
     with nullcontext() if fits else pytest.raises(RefusedFile, match=r"PATH.*: has 30 steps".replace("PATH", PATH)):
         fetch()
     assert target.exists() == fits and nothing_left_behind(target)
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [("observations", "its columns differ in length"), ("actions", "rows that were never written")],
+)
+def test_a_file_of_which_a_column_is_short_or_unwritten_is_not_kept(
+    column: str, problem: str, server: Server, content: bytes, target: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "made.hdf5").write_bytes(content)
+    with h5py.File(tmp_path / "made.hdf5", "r+") as file:
+        values = np.asarray(file[column])
+        del file[column]
+        if column == "observations":
+            file[column] = values[:-1]
+        else:
+            file.create_dataset(column, shape=values.shape, dtype="f4", chunks=True)
+    server.files[PATH] = (tmp_path / "made.hdf5").read_bytes()
+    with pytest.raises(RefusedFile, match=problem):
+        fetch()
+    assert not target.exists() and nothing_left_behind(target)

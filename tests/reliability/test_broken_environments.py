@@ -101,6 +101,26 @@ def test_environment_that_hangs_while_it_is_made_or_closed_ends_the_command(
     assert not list(tmp_path.rglob("spec.json"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["__init__", "reset"])
+def test_the_timeout_of_environments_counts_for_each_of_a_vector(method: str, tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+from gymnasium.envs.classic_control import CartPoleEnv as Env
+plain, calls = Env.{method}, []
+def slow(*args, **options):
+    calls.append(0)
+    time.sleep(0.8 if len(calls) < 10 else 0)
+    return plain(*args, **options)
+Env.{method} = slow
+from rlbench.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
+    line = words(tmp_path, "--env-timeout", "2", "--set", "task.envs=5")
+    done = subprocess.run([sys.executable, "-c", program, *line], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.reliability.broken", way, str(ENV_INDEX), str(STEP), *words(results, *more)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
