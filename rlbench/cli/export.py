@@ -59,18 +59,14 @@ def tensorboard(
         repeats += epochs > 0
         if not epochs or (place == first_place and len(record.epochs) > epochs):  # of copies the longest, as in a table
             longest[path] = place, folder, len(record.epochs)
-    rows = {
-        path: {
-            "folder": str(folder),
-            "file": str(path),
-            "epochs": epochs,
-            "changed": update_file(path, events(read_record(folder).epochs), append=True),
-        }
-        for path, (_, folder, epochs) in longest.items()
-    }
-    count = sum(bool(row["changed"]) for row in rows.values())
+    rows = []
+    for path, (_, folder, _) in longest.items():
+        record = read_record(folder)
+        new = update_file(path, events(record.epochs), append=True)
+        rows.append({"folder": str(folder), "file": str(path), "epochs": len(record.epochs), "changed": new})
+    count = sum(bool(row["changed"]) for row in rows)
     text = f"{output}: {count_text(len(rows), 'run')}, {count} with something new"
-    print_result({"runs": list(rows.values())}, text, json=json)
+    print_result({"runs": rows}, text, json=json)
     if repeats:
         print_note(f"{count_text(repeats, 'run')} with the identity and seed of another: left out")
     if damaged:

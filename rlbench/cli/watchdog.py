@@ -66,20 +66,20 @@ class Watchdog:
             os.close(end)
         faulthandler.disable()
         if self.store is None and self._raised and kind is None:  # a close ignores every error
-            raise BrokenEnvironment(self._hang_text())
+            raise self._error()
 
     def _look(self) -> None:
         """Count the looks at which the same call is under way; a suspended process makes none."""
         call, waited, interrupted = None, 0.0, False
         while not self._done.wait(self.pause):
-            self._read_signals()
+            with suppress(BlockingIOError):
+                self.stop_signal = next((n for n in os.read(self._read_end, 512) if n in STOPPING), self.stop_signal)
             frame = sys._current_frames().get(self._main)  # noqa: SLF001 - no public function gives frames
-            now = _call(frame)
-            waited = waited + self.pause if now is not None and now == call else 0.0
+            now, stops = _call(frame), self.stop_signal is not None  # then no further env has a time of its own
+            waited = waited + self.pause if now is not None and (now == call or stops) else 0.0
             interrupted = interrupted and (now == call or self._raised)  # else it answered at the last moment
             call = now
-            soon = interrupted or self.stop_signal is not None
-            if waited < (min(GRACE, self.env_timeout) if soon else self.env_timeout):
+            if waited < (min(GRACE, self.env_timeout) if interrupted or stops else self.env_timeout):
                 continue
             if interrupted:
                 self._end()
@@ -87,29 +87,28 @@ class Watchdog:
             self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
             signal.pthread_kill(self._main, ALARM)
 
-    def _read_signals(self) -> None:
-        with suppress(BlockingIOError):
-            self.stop_signal = next((n for n in os.read(self._read_end, 512) if n in STOPPING), self.stop_signal)
-
     def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         """Raise in the call that hangs; a signal from elsewhere or too late does nothing."""
-        if self._stuck is None or _call(frame) != self._stuck:
+        call = _call(frame)
+        if self._stuck is None or call is None or (call != self._stuck and self.stop_signal is None):
             return
         self._raised = True
+        raise self._error()
+
+    def _error(self) -> RlbenchError:
         if self.stop_signal is not None:
-            raise Interrupted(f"{self.where}: {STOPPED}", signal=self.stop_signal)
+            return Interrupted(f"{self.where}: {STOPPED}", signal=self.stop_signal)
         error = BrokenEnvironment(self._hang_text())
         error.add_note(self.stacks)
-        raise error
+        return error
 
     def _end(self) -> NoReturn:
         from rlbench.run import fail_lost_run
 
-        store = self.store
         if self.stop_signal is not None:
             print_error(f"{self.where}: {STOPPED}")
             os._exit(128 + self.stop_signal)
-        if store is not None and (store.outcome is None or store.outcome.status != "failed"):
+        if (store := self.store) is not None and (store.outcome is None or store.outcome.status != "failed"):
             store.explain(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
                 fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hang_text()}")

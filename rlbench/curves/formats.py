@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -83,8 +84,9 @@ def files_left_out(path: Path, format_: Format | None) -> list[Path]:
     kind = next((kind for kind, names in kinds.items() if names == selected), "")
     others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in {*selected}]
     if kind in {"csv", "jsonl"}:  # a file is a run; of the other kinds a folder is
-        runs = {p.with_suffix("") for p in selected}
-        return [p for p in others if p.with_suffix("") not in runs]
+        runs, files = {p.with_suffix("") for p in selected}, {*kinds["csv"], *kinds["jsonl"]}
+        folders = {p.parent for p in selected}
+        return [p for p in others if p.with_suffix("") not in runs and (p in files or p.parent not in folders)]
     runs = {p.parent for p in selected}
     around = runs | {folder for run in runs for folder in run.parents if path in folder.parents}
     return [p for p in others if p.parent not in around and runs.isdisjoint(p.parents)]
@@ -122,10 +124,10 @@ def _every_file(path: Path) -> list[Path]:
     every = list[Path]()
     for root, folders, names in disk.walk(path, onerror=_refuse_unreadable):
         folders.sort()
-        links = [p for name in folders if (p := Path(root, name)).is_symlink() and _holds_other_curves(p, path)]
-        links += [p for name in names if "." not in name and not (p := Path(root, name)).exists()]  # a disk is missing
-        if links:
-            raise RefusedFile(f"{links[0]}: is a link to another folder; name that folder, or remove the link")
+        if link := next((p for name in folders if _holds_other_curves(p := Path(root, name), path)), None):
+            raise RefusedFile(f"{link}: is a link to another folder; name that folder, or remove the link")
+        if link := next((p for name in names if _is_lost(p := Path(root, name), path)), None):
+            raise RefusedFile(f"{link}: is a link to nothing; restore its target, or remove the link")
         every += [Path(root, name) for name in sorted(names)]
     if len(every) > MAX_FILES:
         raise UsageError(
@@ -135,10 +137,17 @@ def _every_file(path: Path) -> list[Path]:
 
 
 def _holds_other_curves(link: Path, path: Path) -> bool:
-    """True if a linked folder holds curve files and lies outside ``path``; W&B's latest-run lies in it."""
-    folder = link.resolve()
-    inside = (Path(root, name) for root, _, names in disk.walk(folder) for name in names)
-    return not folder.is_relative_to(path.resolve()) and any(any(_by_kind([file]).values()) for file in inside)
+    """True for a link to a folder with curve files outside ``path``; W&B's latest-run lies in it."""
+    if not link.is_symlink() or (folder := link.resolve()).is_relative_to(path.resolve()):
+        return False
+    inside = (Path(root, name) for root, _, names in disk.walk(folder, onerror=_refuse_unreadable) for name in names)
+    return any(any(_by_kind([file]).values()) for file in inside)
+
+
+def _is_lost(link: Path, path: Path) -> bool:
+    """True for a link to nothing, outside ``path``, that may have named a folder."""
+    may_be_folder = not re.fullmatch(r"\.[A-Za-z]\w*", link.suffix)
+    return may_be_folder and not link.exists() and not Path(os.path.realpath(link)).is_relative_to(path.resolve())
 
 
 def _refuse_unreadable(error: OSError) -> None:

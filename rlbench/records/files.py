@@ -253,6 +253,7 @@ def refuse_nested(folder: Path) -> None:
         RefusedFile: it has; the message names the first.
     """
     for root, names, _ in disk.walk(folder):
+        names[:] = [name for name in names if not name.startswith(".")]  # as every reader
         if other := next((name for name in names if name.startswith("seed=")), None):
             raise RefusedFile(f"{Path(root, other)}: is in the folder of another run; move it beside that one")
 

@@ -219,7 +219,9 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
     (logs / "seed_1").symlink_to(tmp_path / "disk")
     assert f"{logs / 'seed_1'}: is a link to another folder; name that" in refusal(logs, tmp_path / "results")
     shutil.rmtree(tmp_path / "disk")
-    assert f"{logs / 'seed_1'}: is a link to another folder; name that" in refusal(logs, tmp_path / "results")
+    (logs / "latest-run").symlink_to("gone")
+    (logs / "debug.log").symlink_to(tmp_path / "gone.log")
+    assert f"{logs / 'seed_1'}: is a link to nothing; restore" in refusal(logs, tmp_path / "results")
     (logs / "seed_1").unlink()
     (logs / "seed_1").mkdir()
     scan = os.scandir
@@ -263,6 +265,9 @@ def test_runs_with_a_monitor_but_no_evaluations_are_named(tmp_path: Path) -> Non
     left_out = [tmp_path / "seed_3.csv", tmp_path / "seed_2" / "monitor.csv"]
     assert files_left_out(tmp_path, None) == files_left_out(tmp_path, "sb3") == left_out
     assert files_left_out(tmp_path, "rliable") == []
+    (tmp_path / "seed_2" / "progress.csv").write_text(GOOD)
+    (tmp_path / "seed_2" / "events.out.tfevents.1.h").write_bytes(b"")
+    assert tmp_path / "seed_2" / "events.out.tfevents.1.h" not in files_left_out(tmp_path, "csv")
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:

@@ -121,6 +121,28 @@ sys.exit(main(sys.argv[1:]))
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+def test_a_signal_ends_a_vector_of_slow_environments(tmp_path: Path) -> None:
+    program = """
+import os, signal, sys, threading, time
+from gymnasium.envs.classic_control import CartPoleEnv as Env
+from rlbench.cli import app, watchdog
+watchdog.GRACE = 1.0
+def slow(*args, **options):
+    calls.append(0)
+    if len(calls) == 4:  # after the first evaluation
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    print("reset", flush=True, file=sys.stderr)
+    time.sleep(0.8)
+    return plain(*args, **options)
+plain, Env.reset, calls = Env.reset, slow, []
+sys.exit(app.main(sys.argv[1:]))
+"""
+    line = words(tmp_path, "--set", "task.envs=20", "--set", "algo.learning_starts=200")
+    done = subprocess.run([sys.executable, "-c", program, *line], capture_output=True, text=True, check=False)
+    assert done.returncode == 143 and 4 <= done.stderr.count("reset") < 15, done.stderr
+
+
 def run(way: str, results: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.reliability.broken", way, str(ENV_INDEX), str(STEP), *words(results, *more)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
