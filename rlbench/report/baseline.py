@@ -4,9 +4,9 @@ A baseline has one score per cell and seed, and speeds by machine. A run's score
 which falls when learning slows down as well as when it ends lower. Only finished runs of the documented settings count.
 
 Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
-seeds decide where the drop is beyond doubt. Five seeds with a significant drop of which the first has
-none are suspect. Many cells at once are tested by their pooled interquartile mean, speeds by
-their median and MAD. No drop smaller than a margin is ever an alarm.
+seeds decide where the drop is beyond doubt. Five seeds with a drop at that fifth, of which the first alone shows none,
+are suspect. Many cells at once are tested by their pooled interquartile mean, speeds by their median and MAD. No drop
+smaller than a margin is ever an alarm.
 """
 
 from __future__ import annotations

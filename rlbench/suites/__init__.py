@@ -119,9 +119,7 @@ def spec(
         raise UsageError(f"{suite}: its algorithms learn from no data set; choose the suite offline")
     if task.startswith(GYM):
         return _of_registry(suite, algorithm, task, seed, package or plugins.gymnasium())
-    if (
-        package is not None and suite in SUITES
-    ):  # it could register another environment under the name of a documented one
+    if package is not None and suite in SUITES:  # it could replace the environment of a documented task
         raise UsageError(f"--import {package.name}: is for a task {GYM}ID, {task} is none; leave it out")
     name_by_lower = {t.lower(): t for t in module.TASKS}
     if task.lower() not in name_by_lower:
