@@ -82,8 +82,8 @@ def files_left_out(path: Path, format_: Format | None) -> list[Path]:
         return []
     kinds, selected = _by_kind(_every_file(path)), _files(path, format_)
     kind = next((kind for kind, names in kinds.items() if names == selected), "")
-    known = {*selected}
-    others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in known]
+    members = {*selected}
+    others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in members]
     if kind in {"csv", "jsonl"}:  # a file is a run; of the other kinds a folder is
         runs, files = {p.with_suffix("") for p in selected}, {*kinds["csv"], *kinds["jsonl"]}
         folders = {p.parent for p in selected}
