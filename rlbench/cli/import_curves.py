@@ -73,7 +73,7 @@ def import_curves(
     for folder in paths:
         if others := files_left_out(folder, options.format):
             files = f"{count_text(len(others), 'file')} of another kind, such as {others[0]}"
-            print_note(f"{folder}: read as {curves[0].origin.format}; left out: {files}; name them to import them")
+            print_note(f"{folder}: left out {files}; name them to import them")
     _note_unknown({(curve.suite, curve.algorithm) for curve in curves})
     written_anew = write_curves(curves, results)
     rows = [
