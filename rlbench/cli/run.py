@@ -101,7 +101,7 @@ def run(
         float,
         option(
             "--env-timeout SECONDS",
-            "End a run whose environments have not answered for so long.",
+            "End a run if an environment has not answered for so long.",
             env="RLBENCH_ENV_TIMEOUT",
             least=0.1,
         ),
