@@ -26,7 +26,7 @@ from rlbench.cli.data import data
 from rlbench.cli.doctor import doctor
 from rlbench.cli.eval import evaluate
 from rlbench.cli.export import export
-from rlbench.cli.help_texts import TYPICAL, PanelCommand, command_group, examples
+from rlbench.cli.help_texts import TYPICAL, PanelVerb, Verb, command_group, examples
 from rlbench.cli.import_curves import import_curves
 from rlbench.cli.list import listing
 from rlbench.cli.options import option
@@ -55,14 +55,14 @@ app = command_group(
     names in a new shell; in a checkout, put its folder scripts on your PATH first.
     """,
 )
-app.command("run", epilog=examples("run"), cls=PanelCommand, context_settings={"max_content_width": 100})(run)
+app.command("run", epilog=examples("run"), cls=PanelVerb, context_settings={"max_content_width": 100})(run)
 VERBS: Final[dict[str, Callable[..., None]]] = {
     "table": table, "plan": plan, "report": report, "plot": plot, "eval": evaluate, "compare": compare,
     "import": import_curves, "check": check, "baseline": baseline, "list": listing, "show": show, "status": status,
     "verify": verify, "doctor": doctor,
 }  # fmt: skip
 for name, command in VERBS.items():
-    app.command(name, epilog=examples(name))(command)
+    app.command(name, epilog=examples(name), cls=Verb)(command)
 app.add_typer(data)
 app.add_typer(export)
 

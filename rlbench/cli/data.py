@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rlbench.cli import completion
 from rlbench.cli.generate import generate
-from rlbench.cli.help_texts import command_group, examples
+from rlbench.cli.help_texts import Verb, command_group, examples
 from rlbench.cli.options import Json, argument, option
 from rlbench.cli.output import print_note, print_result, print_text, terminal_width
 from rlbench.config.names import number_text
@@ -23,10 +23,10 @@ WIDTH = 40  # of the longest bar
 EVERY = 0.1  # share of a download between two progress messages
 
 data = command_group("data", "List, inspect, make and fetch data sets to learn from.")
-data.command("generate", epilog=examples("data generate"))(generate)
+data.command("generate", epilog=examples("data generate"), cls=Verb)(generate)
 
 
-@data.command("list", epilog=examples("data list"))
+@data.command("list", epilog=examples("data list"), cls=Verb)
 def list_datasets(
     *,
     everything: Annotated[bool, option("--all", "List D4RL's deprecated sets too.")] = False,
@@ -53,7 +53,7 @@ def list_datasets(
     print_result({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
 
-@data.command("show", epilog=examples("data show"))
+@data.command("show", epilog=examples("data show"), cls=Verb)
 def show_dataset(
     name: Annotated[str, argument("NAME|PATH", "A data set; see: rlbench data list", completion.datasets)],
     *,
@@ -94,7 +94,7 @@ def show_dataset(
     print_result(document, "\n".join([*lines, "", "returns", *_bars(facts.histogram)]), json=json)
 
 
-@data.command("verify", epilog=examples("data verify"))
+@data.command("verify", epilog=examples("data verify"), cls=Verb)
 def verify_dataset(
     names: Annotated[
         list[str] | None,
@@ -134,7 +134,7 @@ def verify_dataset(
         raise RefusedFile(f"{len(bad)} of {len(rows)} data sets did not pass: {', '.join(bad)}; see above")
 
 
-@data.command("download", epilog=examples("data download"))
+@data.command("download", epilog=examples("data download"), cls=Verb)
 def download(
     name: Annotated[str, argument("NAME", "One of D4RL's or Minari's; see: rlbench data list", completion.downloads)],
 ) -> None:
@@ -157,7 +157,7 @@ def download(
     print_text(str(catalogue.find(name)))
 
 
-@data.command("subset", epilog=examples("data subset"))
+@data.command("subset", epilog=examples("data subset"), cls=Verb)
 def subset(
     source: Annotated[str, argument("NAME|PATH", "Recorded games, finished or broken off.", completion.datasets)],
     *,
@@ -174,7 +174,7 @@ def subset(
     write_subset(source, steps, name, force=force)
 
 
-@data.command("import", epilog=examples("data import"))
+@data.command("import", epilog=examples("data import"), cls=Verb)
 def import_data(
     paths: Annotated[
         list[Path],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import fmean, pstdev
 from time import monotonic
@@ -134,10 +132,9 @@ def _evaluate(
     seeds = Seeds(spec.seed).child("evaluation", epoch) if eval_seed is None else Seeds(eval_seed).child("eval")
     shared = with_episodes(spec, episodes)
     check_evaluation_memory(shared)
-    with redirect_stdout(sys.stderr):  # environments may print
-        evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
-        env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
-        clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
+    evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
+    env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
+    clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
     rounds = _in_rounds(evaluated, shared.protocol.envs)[:episodes]
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     reference, score = primary(spec.suite, spec.algorithm, spec.task.id), reference_score(spec)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,13 +51,12 @@ def evaluate_policy(
 
     if form is None or task is None:
         raise UsageError("--policy: name format and task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
-    with redirect_stdout(sys.stderr):  # packages and environments may print
-        installed = import_package(package) if package else None
-        policy = read_policy(file) if form == "sb3" else None
-        able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
-        name = algorithm or (policy and policy.algorithm) or next(iter(able), "")
-        spec = suites.spec(suite, name, task, package=installed)
-        returns = _play(file, form, policy, spec, episodes, seed)
+    installed = import_package(package) if package else None
+    policy = read_policy(file) if form == "sb3" else None
+    able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
+    name = algorithm or (policy and policy.algorithm) or next(iter(able), "")
+    spec = suites.spec(suite, name, task, package=installed)
+    returns = _play(file, form, policy, spec, episodes, seed)
     obstacle = "" if name in {algorithm, policy and policy.algorithm} else NO_REFERENCE
     if policy is not None and policy.normalized:
         obstacle = WITHOUT_STATISTICS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.help_texts import command_group, examples
+from rlbench.cli.help_texts import Verb, command_group, examples
 from rlbench.cli.options import Json, Records, argument, check_suite, option
 from rlbench.cli.output import print_error, print_left_out, print_note, print_result, refuse_same_file
 from rlbench.config.names import count_text
@@ -22,7 +22,7 @@ SuiteNames = Annotated[list[str] | None, argument("[SUITE]…", "Only these suit
 export = command_group("export", "Records for other programs: csv, npz, tensorboard.")
 
 
-@export.command("tensorboard", epilog=examples("export tensorboard"))
+@export.command("tensorboard", epilog=examples("export tensorboard"), cls=Verb)
 def tensorboard(
     names: SuiteNames = None,
     *,
@@ -73,7 +73,7 @@ def tensorboard(
         raise typer.Exit(RefusedFile.exit_code)
 
 
-@export.command("csv", epilog=examples("export csv"))
+@export.command("csv", epilog=examples("export csv"), cls=Verb)
 def to_csv(
     names: SuiteNames = None,
     *,
@@ -95,7 +95,7 @@ def to_csv(
     print_left_out(cells)
 
 
-@export.command("npz", epilog=examples("export npz"))
+@export.command("npz", epilog=examples("export npz"), cls=Verb)
 def to_npz(
     names: SuiteNames = None,
     *,

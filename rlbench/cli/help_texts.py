@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.core import TyperCommand
 
+from rlbench.cli.output import prints_to_stderr
+
 if TYPE_CHECKING:
     from typer._click.core import Context
     from typer._click.formatting import HelpFormatter
@@ -69,7 +71,16 @@ PANELS: Final = {
 """The panels in the help of ``run``, and their options; every other option is in a last panel."""
 
 
-class PanelCommand(TyperCommand):
+class Verb(TyperCommand):
+    """A command whose results alone reach stdout."""
+
+    def invoke(self, ctx: Context) -> object:
+        """Run the command; what packages and environments print goes to stderr."""
+        with prints_to_stderr():
+            return super().invoke(ctx)
+
+
+class PanelVerb(Verb):
     """A verb with help panels."""
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:

@@ -8,11 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
+from contextvars import ContextVar
 from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TextIO
 
 import typer
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 STDOUT, STDERR = 1, 2  # file descriptors
 LINKS = 40  # as many as Linux follows
 MAX_DESCRIPTOR = 2**31 - 1
+_results: ContextVar[TextIO] = ContextVar("results")  # the stream of a verb's results
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has closed the pipe
 
 
@@ -61,16 +63,33 @@ def stdout_for_results(*, ends: bool) -> Iterator[None]:
             copy.close()
 
 
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """Lead to stderr what packages, environments and their threads print; results alone go to stdout."""
+    token = _results.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _results.reset(token)
+
+
+def results_stream() -> TextIO:
+    """Stdout, also where ``prints_to_stderr`` holds."""
+    return _results.get(sys.stdout)
+
+
 def print_text(text: str | bytes) -> None:
     """Write to stdout and flush; a failed write is an error."""
+    stdout = results_stream()
     try:
         if isinstance(text, bytes):
-            sys.stdout.buffer.write(text)
+            stdout.buffer.write(text)
         else:
-            sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
+            stdout.write(text if text.endswith("\n") else text + "\n")
+        stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
         raise typer.Exit(BROKEN_PIPE) from None
     except (OSError, AttributeError) as error:
         raise UsageError(f"stdout: cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
@@ -167,11 +186,12 @@ def _open_again(path: Path, option: str) -> IO[bytes]:
 
 def terminal_width() -> int | None:
     """Columns of stdout's terminal; None for a pipe or a file, where no line is folded."""
+    stdout = results_stream()
     try:
-        if not sys.stdout.isatty():
+        if not stdout.isatty():
             return None
         columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stdout.fileno()).columns
+        width = int(columns) if columns.isdecimal() else os.get_terminal_size(stdout.fileno()).columns
     except (AttributeError, ValueError, OSError):  # closed; ``print_text`` reports it
         return None
     return width or None  # a serial line or a container's terminal may state 0

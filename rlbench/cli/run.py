@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -194,7 +192,7 @@ def run(
         address=ray_address,
         pipe=pipe,
     )
-    with redirect_stdout(sys.stderr), tracking(track or (), specs, results, track_dir) as trackers:
+    with tracking(track or (), specs, results, track_dir) as trackers:
         endings, stopped_by = sequential.sweep_until_decided(cells, request) if design else sweep(specs, request)
         trackers.patience = PATIENCE if stopped_by is None else STOP_PATIENCE
     run_output.print_endings(endings, list(sequential.decision_rows(cells, results)), request, json=json)

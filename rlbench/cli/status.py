@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.options import Json, OnlySuite, Records, option
-from rlbench.cli.output import print_error, print_result, print_text, terminal_width
+from rlbench.cli.output import print_error, print_result, print_text, results_stream, terminal_width
 from rlbench.config.names import count_text, number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.columns import aligned
@@ -76,7 +75,7 @@ def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | N
 
 
 def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None) -> None:
-    redraws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    redraws = results_stream().isatty() and os.environ.get("TERM") != "dumb"
     with suppress(KeyboardInterrupt):
         while True:
             text = _text(_statuses(results, suite, states), states)

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -152,24 +152,23 @@ def _cluster(
     """Build the jobs of a Ray cluster, which may use as much as its largest machine has."""
     from rlbench.sweep.ray import Cluster, connect, nodes
 
-    with redirect_stdout(sys.stderr):  # Ray's own threads print until it is shut down; stdout is for results
-        ray = connect(options.address)
+    ray = connect(options.address)
+    try:
+        resources = nodes(ray)
+        names = ("CPU", "GPU", "memory")
+        most = {name: max((int(node.get(name, 0)) for node in resources), default=0) for name in names}
+        free = _free_gpus(options.device)
+        gpus = (free or (2**62,)) if most["GPU"] and options.device != "cpu" else ()
+        machine = Machine(cores=most["CPU"], memory=most["memory"], gpus=gpus)
+        jobs = _jobs(specs, options, options.results.absolute(), machine, len(specs), threads)
+        command = partial(command_line, options)
+        executor = Cluster(ray, options.results, command, most=limit, gpu=min(free, default=0))
         try:
-            resources = nodes(ray)
-            names = ("CPU", "GPU", "memory")
-            most = {name: max((int(node.get(name, 0)) for node in resources), default=0) for name in names}
-            free = _free_gpus(options.device)
-            gpus = (free or (2**62,)) if most["GPU"] and options.device != "cpu" else ()
-            machine = Machine(cores=most["CPU"], memory=most["memory"], gpus=gpus)
-            jobs = _jobs(specs, options, options.results.absolute(), machine, len(specs), threads)
-            command = partial(command_line, options)
-            executor = Cluster(ray, options.results, command, most=limit, gpu=min(free, default=0))
-            try:
-                yield jobs, executor
-            finally:
-                executor.close()
+            yield jobs, executor
         finally:
-            ray.shutdown()
+            executor.close()
+    finally:
+        ray.shutdown()
 
 
 def _jobs(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -53,8 +51,7 @@ def verify(
     if replay:
         from rlbench.cli.replay import replay as train_again
 
-        with redirect_stdout(sys.stderr):  # environments may print
-            document, text = train_again(folder, epochs, dataset, package)
+        document, text = train_again(folder, epochs, dataset, package)
         print_result(document, text, json=json)
         if not document["equal"]:
             raise typer.Exit(BelowReference.exit_code)

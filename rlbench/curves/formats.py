@@ -80,7 +80,7 @@ def files_left_out(path: Path, format_: Format | None) -> list[Path]:
     """The curve files of a folder that belong to no run with a file of those that ``read_curves`` reads there."""
     if not path.is_dir() or path.is_symlink():
         return []
-    kinds, selected = _by_kind(_every_file(path)), _files(path, format_)
+    kinds, selected = _by_kind(_every_file(path, format_)), _files(path, format_)
     kind = next((kind for kind, names in kinds.items() if names == selected), "")
     members = {*selected}
     others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in members]
@@ -97,7 +97,7 @@ def _files(path: Path, format_: Format | None) -> list[Path]:
     """A file itself, or the curve files of a folder; links are not followed."""
     if not path.is_dir() or path.is_symlink():
         return [path]
-    kinds = _by_kind(every := _every_file(path))
+    kinds = _by_kind(every := _every_file(path, format_))
     if format_ is None:
         return next((names for names in kinds.values() if names), [])
     return kinds.get("tensorboard" if format_ == "cleanrl" else format_, every)
@@ -115,7 +115,7 @@ def _by_kind(every: Sequence[Path]) -> dict[str, list[Path]]:
     }
 
 
-def _every_file(path: Path) -> list[Path]:
+def _every_file(path: Path, format_: Format | None) -> list[Path]:
     """The files of a folder, in order.
 
     Raises:
@@ -125,7 +125,7 @@ def _every_file(path: Path) -> list[Path]:
     every = list[Path]()
     for root, folders, names in disk.walk(path, onerror=_refuse_unreadable):
         folders.sort()
-        if link := next((p for name in folders if _holds_other_curves(p := Path(root, name), path)), None):
+        if link := next((p for name in folders if _holds_other_curves(p := Path(root, name), path, format_)), None):
             raise RefusedFile(f"{link}: is a link to another folder; name that folder, or remove the link")
         if link := next((p for name in names if _is_lost(p := Path(root, name), path)), None):
             raise RefusedFile(f"{link}: is a link to nothing; restore its target, or remove the link")
@@ -137,12 +137,13 @@ def _every_file(path: Path) -> list[Path]:
     return every
 
 
-def _holds_other_curves(link: Path, path: Path) -> bool:
+def _holds_other_curves(link: Path, path: Path, format_: Format | None) -> bool:
     """True for a link to a folder with curve files outside ``path``; W&B's latest-run lies in it."""
     if not link.is_symlink() or (folder := link.resolve()).is_relative_to(path.resolve()):
         return False
     inside = (Path(root, name) for root, _, names in disk.walk(folder, onerror=_refuse_unreadable) for name in names)
-    return any(any(_by_kind([file]).values()) for file in inside)
+    any_name = format_ in {"dopamine", "rliable"}
+    return any(any_name or any(_by_kind([file]).values()) for file in inside)
 
 
 def _is_lost(link: Path, path: Path) -> bool:

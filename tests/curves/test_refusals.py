@@ -216,6 +216,9 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
     (tmp_path / "weights").mkdir()
     (logs / "checkpoints").symlink_to(tmp_path / "weights")
     assert "1 new" in stdout_of(["import", str(logs), "--as", "mujoco/sac", "--results", str(tmp_path / "first")])
+    (tmp_path / "weights" / "scores.json").touch()
+    message = refusal(logs, tmp_path / "results", "--format", "dopamine")
+    assert f"{logs / 'checkpoints'}: is a link to another folder" in message, "of any name are Dopamine's files"
     (logs / "seed_1").symlink_to(tmp_path / "disk")
     assert f"{logs / 'seed_1'}: is a link to another folder; name that" in refusal(logs, tmp_path / "results")
     shutil.rmtree(tmp_path / "disk")

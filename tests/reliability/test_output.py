@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 
@@ -211,6 +212,18 @@ def test_what_libraries_print_goes_to_stderr(closed: str) -> None:
     done = run_process(words)
     assert (done.returncode, done.stdout) == (2, "result\n")
     assert done.stderr == ("" if closed else "library child\n")
+
+
+def test_what_a_thread_prints_while_a_verb_runs_goes_to_stderr(tmp_path: Path, monkeypatch: Patch) -> None:
+    def status_of_a_plugin(*words: object) -> list[object]:
+        thread = threading.Thread(target=print, args=("plug-in",))
+        thread.start()
+        thread.join()
+        return []
+
+    monkeypatch.setattr("rlbench.cli.status._statuses", status_of_a_plugin)
+    code, out, error = run_command(["status", "--json", "--results", str(tmp_path)])
+    assert (code, json.loads(out)["runs"], error) == (0, [], "plug-in\n")
 
 
 def test_results_go_to_stdout_and_everything_else_to_stderr() -> None:
