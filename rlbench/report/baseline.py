@@ -1,7 +1,8 @@
 """The regression gate: a baseline of a results folder, and the tests of later runs against it.
 
-A baseline has one score per cell and seed, and speeds by machine. A run's score here is the level of its whole curve,
-which falls when learning slows down as well as when it ends lower. Only finished runs of the documented settings count.
+A baseline has one score per cell and seed, and speeds by machine and threads. A run's score here is the level of its
+whole curve, which falls when learning slows down as well as when it ends lower. Only finished runs of the documented
+settings count.
 
 Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
 seeds decide where the drop is beyond doubt. Five seeds with a drop at that fifth, of which the first alone shows none,
@@ -74,7 +75,7 @@ class Entry:
     dataset: Name
     id: Annotated[str, AfterValidator(check_name)]  # of the settings
     scores: Annotated[Mapping[Annotated[int, BeforeValidator(_seed)], Number], Field(min_length=1)]  # by seed
-    speeds: Mapping[str, Annotated[tuple[Speed, ...], Field(min_length=1)]]  # steps/s of each run, by machine
+    speeds: Mapping[str, Annotated[tuple[Speed, ...], Field(min_length=1)]]  # steps/s of each run, by speed class
     versions: str = ""  # of the environment; empty if unknown
     data: str = ""  # SHA-256 of the data file; empty if there is none, or it is unknown
 
@@ -163,12 +164,12 @@ def _entry(key: CellKey, runs: Sequence[Run]) -> Entry:
     speeds: dict[str, list[float]] = {}
     for run in runs:
         if run.speed is not None:
-            speeds.setdefault(run.machines[0], []).append(run.speed)
+            speeds.setdefault(run.speed_class, []).append(run.speed)
     return Entry(
         **key._asdict(),
         id=runs[0].id,
         scores={run.seed: curve_score(run) for run in runs if run.evaluations},
-        speeds={machine: tuple(values) for machine, values in sorted(speeds.items())},
+        speeds={name: tuple(values) for name, values in sorted(speeds.items())},
         versions=next(filter(None, (run.env_versions for run in runs)), ""),
         data=next(filter(None, (run.data_file for run in runs)), ""),
     )

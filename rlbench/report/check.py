@@ -302,11 +302,12 @@ def _absent_finding(key: CellKey, runs: Runs) -> Finding:
 
 def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
     findings = []
-    for machine, baseline_speeds in entry.speeds.items():
-        now = [rate for run in runs if run.machines == (machine,) and (rate := run.speed) is not None]
+    rates = [(run, rate) for run in runs if (rate := run.speed) is not None]
+    for name, baseline_speeds in entry.speeds.items():
+        now = [rate for run, rate in rates if name in {run.speed_class, run.machines[0]}]  # older ones lack the threads
         ruling = rule_speed(baseline_speeds, now)
         if ruling.word != "TOO FEW":
-            findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {machine}"))
+            findings.append(_finding(entry.key, "speed", ruling.word, f"{ruling.reason} on {name}"))
     return findings
 
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlbench.config.names import clean_texts, printable
+from rlbench.config.names import clean_texts, count_text, printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
@@ -103,6 +103,12 @@ class Run:
     def speed(self) -> float | None:
         """Steps a second: the median of its epochs; None before it learns, or if several machines trained it."""
         return statistics.median(self.speeds) if self.speeds and len(self.machines) == 1 else None
+
+    @property
+    def speed_class(self) -> str:
+        """The machine and the number of torch's threads, which decide a speed."""
+        threads = self.environment.get("torch_threads")
+        return self.machines[0] + (f", {count_text(threads, 'thread')}" if isinstance(threads, int) else "")
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlbench.errors import UsageError
 from rlbench.report import check
-from rlbench.report.baseline import BLOCK, MIN_SPEEDS, SLOWER, WARN, Baseline, Entry, rule_speed
+from rlbench.report.baseline import BLOCK, MIN_SPEEDS, SLOWER, WARN, Baseline, Entry, baseline_of, rule_speed
 from rlbench.report.check import against_baseline
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Run
@@ -59,10 +59,10 @@ def test_too_few_runs_are_reported_with_their_number(before: list[float], later:
     assert f"{len(before)} baseline" in ruling.reason and f"{len(later)} later" in ruling.reason
 
 
-def fast(seed: int, speed: float, cpu: str) -> Run:
+def fast(seed: int, speed: float, cpu: str, **environment: int) -> Run:
     """A finished run of a machine at a speed."""
     run = run_of(spec_of(NAME, seed), [1.0, 1.0], "done", f"x/{cpu}/{seed}")
-    return replace(run, speeds=(speed,), environment={"device": "cpu", "cpu": cpu})
+    return replace(run, speeds=(speed,), environment={"device": "cpu", "cpu": cpu, **environment})
 
 
 def words(runs: list[Run], saved: dict[str, tuple[float, ...]], monkeypatch: Patch, *, other: bool) -> list[str]:
@@ -86,6 +86,15 @@ def test_another_model_of_machine_is_refused_and_never_compared(monkeypatch: Pat
     assert words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=True) == []
     assert words(slow, {HERE: (100.0,) * 5, THERE: (10.0,) * 5}, monkeypatch, other=False) == ["PASSED"]
     assert words(slow, {HERE: (10.0,) * 5, THERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"]
+
+
+def test_runs_with_other_numbers_of_threads_are_not_compared(monkeypatch: Patch) -> None:
+    slow = [fast(seed, 10.0, "A", torch_threads=1) for seed in range(5)]
+    (entry,) = baseline_of(group_runs(slow)).cells
+    assert [*entry.speeds] == [f"{HERE}, 1 thread"]
+    for saved, findings in (("8 threads", []), ("1 thread", ["SLOWER"])):
+        assert words(slow, {f"{HERE}, {saved}": (100.0,) * 5}, monkeypatch, other=True) == findings
+    assert words(slow, {HERE: (100.0,) * 5}, monkeypatch, other=False) == ["SLOWER"], "an older baseline has no threads"
 
 
 def test_speed_is_the_median_of_the_epochs() -> None:
