@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rlbench.report.remaining_work import RemainingRuns
     from rlbench.report.sources import Sources
 
+SEEDS = 10  # of a cell, by default
 DISK = 300_000  # bytes of the record of one run
 
 
@@ -28,7 +29,13 @@ def plan(
     suite: SuiteOrAll,
     algo: Annotated[list[str] | None, argument("[ALGO]...", "Only these; default: all.", completion.algorithms)] = None,
     *,
-    seeds: Annotated[str, option("--seeds 0-9", "The seeds that every cell should have.")] = "0-9",
+    seeds: Annotated[
+        str | None,
+        option(
+            "--seeds 0-9",
+            "The seeds that every cell should have. Default: 0-9, with --budget as many as verdicts need.",
+        ),
+    ] = None,
     runnable: Annotated[bool, option("--runnable", "Only cells that this version has settings for.")] = False,
     lines: Annotated[
         bool, option("--lines", "For scripts: SUITE ALGO TASK SEEDS on a line, the shortest run first.")
@@ -59,11 +66,13 @@ def plan(
     """
     from rlbench.report.remaining_work import remaining_runs
     from rlbench.report.sources import sources
+    from rlbench.report.verdict import MAX_MORE_SEEDS
 
     if lines and json:
         raise UsageError("--lines and --json contradict each other; give one of them")
     suites = suites_named([suite], results)
-    numbers, evidence = parse_seeds(seeds), sources(results)
+    most = SEEDS if budget is None else SEEDS + MAX_MORE_SEEDS
+    numbers, evidence = parse_seeds(seeds or f"0-{most - 1}"), sources(results)
     early = at is not None
 
     def rows_of(*, whole: bool) -> list[RemainingRuns]:

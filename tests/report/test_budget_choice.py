@@ -16,6 +16,7 @@ from rlbench.records.imported import write_curves
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import (
     RemainingRuns,
+    Throughput,
     choose_cells,
     parse_budget,
     remaining_runs,
@@ -26,6 +27,7 @@ from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
 from tests.commands import json_of, stderr_of, stdout_of
+from tests.conftest import Patch, RecordRun
 from tests.reliability.test_hostile_curves import CURVE
 from tests.report.conftest import RESULTS
 
@@ -110,6 +112,20 @@ def test_plan_with_a_budget_prints_json_and_lines() -> None:
     lines = stdout_of([*words, "--lines"]).splitlines()
     assert f"next: `rlbench run {' --seeds '.join(lines[-1].rsplit(' ', 1))}` takes" in stdout_of(words)
     assert len(lines) == len(plan["include"]) + 1
+
+
+def test_an_inconclusive_cell_gets_seeds_beyond_the_tenth(
+    record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("rlbench.report.remaining_work.throughput", lambda *_, **__: Throughput(100.0, "cell", True))
+    budget = suites.spec("toy", "dqn", "Catch").budget
+    for seed in range(10):
+        scores = [0.8 if seed == 3 else 1.0] * (budget.steps // budget.epoch + 1)
+        record_run(scores, suite="toy", task="Catch", seed=seed)
+    words = ["plan", "toy", "dqn", "--budget", "900d", "--results", str(tmp_path / "results"), "--json"]
+    (catch,) = (cell for cell in json_of(words)["include"] if cell["task"] == "Catch")
+    assert catch["seeds"].startswith("10,11")
+    assert "Catch" not in {cell["task"] for cell in json_of([*words, "--seeds", "0-9"])["include"]}
 
 
 def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:
