@@ -77,7 +77,8 @@ def convert_shards(
     ``columns`` lists the files of a log.
 
     Raises:
-        UsageError: a shard is missing, two have one name, another process writes the set, or it has another task.
+        UsageError: a shard is missing, two have one name, another process writes the set, or it has another task or
+            origin.
     """
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
@@ -88,7 +89,7 @@ def convert_shards(
     if len({source.name for source in sources}) != len(files):
         raise UsageError(f"{folder.name}: two files have the same name; import them into two sets")
     with recording_writer.locked_folder(folder):
-        task_metadata, remaining = _task_metadata(folder, task), []
+        metadata, remaining = _metadata(folder, origin, task), []
         for source in sources:
             path, record = source.path, _record(folder, source.name)
             if record is None or not _is_complete(folder, record):
@@ -102,7 +103,7 @@ def convert_shards(
                 remedy = f"import it into another set, or delete {folder / source.name}{DONE} to replace that one"
                 yield Conversion(path, {}, f"{path}: {problem}; {remedy}")
         yield from _convert_all(remaining, folder, convert, workers)
-        _finish(folder, {"origin": origin, **task_metadata})
+        _finish(folder, metadata)
 
 
 def _convert_all(remaining: Sequence[Source], folder: Path, convert: Convert, workers: int) -> Iterator[Conversion]:
@@ -156,14 +157,16 @@ def _convert_one(source: Source, folder: Path, convert: Convert) -> Conversion:
     return Conversion(path, counts)
 
 
-def _task_metadata(folder: Path, task: str | None) -> dict[str, object]:
-    """Task of the set in ``folder``, given now or by an earlier call."""
+def _metadata(folder: Path, origin: str, task: str | None) -> dict[str, object]:
+    """Origin and task of the set in ``folder``, given now or by an earlier call."""
     contents = recording_writer.contents(folder)
-    before = None if contents is None else contents[1].get("task")
-    if None not in {task, before} and task != before:
-        raise UsageError(f"{folder}: has the task {before}, not {task}; choose another --name")
-    known_task = before if task is None else task
-    return {} if known_task is None else {"task": known_task}
+    before = {} if contents is None else contents[1]
+    metadata: dict[str, object] = {}
+    for name, text in (("origin", origin), ("task", task)):
+        if None not in {text, former := before.get(name)} and text != former:
+            raise UsageError(f"{folder}: has the {name} {former}, not {text}; choose another --name")
+        metadata |= {name: text or former} if text or former else {}
+    return metadata
 
 
 def _finish(folder: Path, metadata: dict[str, object]) -> None:

@@ -193,6 +193,10 @@ def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path) -> 
     assert "has the task BreakoutNoFrameskip-v4, not PongNoFrameskip-v4" in stderr_of([*command, str(other), *pong])
     assert main([*command, str(other)]) == 0
     assert recording_reader.metadata(home / "rlb-u.frames")["task"] == "BreakoutNoFrameskip-v4"
+    for part in ("observation", "action", "reward", "terminal"):
+        (tmp_path / f"$store$_{part}_ckpt.0.gz").write_bytes(b"")
+    logs = ["data", "import", "dqn-replay", str(tmp_path), "--name", "rlb-u", *breakout]
+    assert "has the origin RL Unplugged; rewards clipped to [−1, 1], sticky actions, not DQN-replay" in stderr_of(logs)
     learn = ["run", "offline", "il", *pong, "--dataset", "rlb-u", "--results", str(tmp_path / "r"), "--smoke"]
     assert "was recorded on BreakoutNoFrameskip-v4" in stderr_of(learn)
 
