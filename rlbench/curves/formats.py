@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -31,6 +30,8 @@ MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file, whose scalars bec
 MEMORY_PER_VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
 SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values; "\n" is also the tag of a value in a TensorBoard event
 MAX_FILES: Final = 10_000
+OTHER_SUFFIXES: Final = {".gif", ".log", ".mp4", ".pkl", ".png", ".pt", ".pth", ".txt", ".yaml", ".yml", ".zip"}
+"""Suffixes of files beside curves."""
 FRAME_SKIP: Final = 4
 BUDGET_FACTOR: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
 PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
@@ -89,8 +90,7 @@ def files_left_out(path: Path, format_: Format | None) -> list[Path]:
         folders = {p.parent for p in selected}
         return [p for p in others if p.with_suffix("") not in runs and (p in files or p.parent not in folders)]
     runs = {p.parent for p in selected}
-    around = runs | {folder for run in runs for folder in run.parents if path in folder.parents}
-    return [p for p in others if p.parent not in around and runs.isdisjoint(p.parents)]
+    return [p for p in others if runs.isdisjoint(p.parents)]
 
 
 def _files(path: Path, format_: Format | None) -> list[Path]:
@@ -127,7 +127,7 @@ def _every_file(path: Path, format_: Format | None) -> list[Path]:
         folders.sort()
         if link := next((p for name in folders if _holds_other_curves(p := Path(root, name), path, format_)), None):
             raise RefusedFile(f"{link}: is a link to another folder; name that folder, or remove the link")
-        if link := next((p for name in names if _is_lost(p := Path(root, name), path)), None):
+        if link := next((p for name in names if _is_lost(p := Path(root, name))), None):
             raise RefusedFile(f"{link}: is a link to nothing; restore its target, or remove the link")
         every += [Path(root, name) for name in sorted(names)]
     if len(every) > MAX_FILES:
@@ -146,10 +146,10 @@ def _holds_other_curves(link: Path, path: Path, format_: Format | None) -> bool:
     return any(any_name or any(_by_kind([file]).values()) for file in inside)
 
 
-def _is_lost(link: Path, path: Path) -> bool:
-    """True for a link to nothing, outside ``path``, that may have named a folder."""
-    may_be_folder = not re.fullmatch(r"\.[A-Za-z]\w*", link.suffix)
-    return may_be_folder and not link.exists() and not Path(os.path.realpath(link)).is_relative_to(path.resolve())
+def _is_lost(link: Path) -> bool:
+    """True for a link to nothing that may have named a folder of curves; W&B's latest-run names no further run."""
+    is_other = link.suffix.lower() in OTHER_SUFFIXES or link.name.startswith("latest")
+    return not is_other and not link.exists()
 
 
 def _refuse_unreadable(error: OSError) -> None:

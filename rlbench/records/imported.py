@@ -84,7 +84,7 @@ def curve_folders(results: Path) -> Iterator[Path]:
     """
     for root, names, file_names in disk.walk(results):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        if FILE in file_names and Path(root).parent.name == "imported":
+        if FILE in file_names and Path(root).name.startswith("seed="):
             files.refuse_links(Path(root), results)
             files.refuse_nested(Path(root))
             names.clear()

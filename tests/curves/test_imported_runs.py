@@ -18,7 +18,7 @@ from rlbench.records import imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
-from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
+from tests.commands import json_of, line_of_refusal, refusal_of, run_command, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun
 from tests.forging import reseal
 
@@ -270,8 +270,7 @@ def test_pooled_rows_never_mix_imported_curves_with_runs(tmp_path: Path) -> None
     assert pooled_rows([theirs, replace(walker, measured=replace(theirs.measured, imported=False))]) == []
 
 
-HARMFUL = ("as an epoch of a run", "below a run's folder", "in another cell", "without its origin")
-DISGUISES = {"beside a run": 0} | dict.fromkeys(HARMFUL, 2)  # and the exit code of a reader
+DISGUISES = ("beside a run", "as an epoch of a run", "below a run's folder", "in another cell", "without its origin")
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)
@@ -280,7 +279,6 @@ def test_curves_of_others_never_pass_for_runs(disguise: str, record_run: RecordR
     results, theirs = tmp_path / "results", tmp_path / "theirs"
     shutil.move(results, theirs)
     run = record_run([0.0] * 3, suite="mujoco", algo="sac", task=TASK, seed=9, status="interrupted")
-    before = gather(results)
     places = {
         "below a run's folder": run / "imported",
         "in another cell": results / "mujoco/td3" / TASK / "imported",
@@ -295,10 +293,7 @@ def test_curves_of_others_never_pass_for_runs(disguise: str, record_run: RecordR
         if disguise == "without its origin":
             reseal(copy / imported.FILE, lambda content: content.pop("origin"))
     for verb in (["table", "mujoco", "--json"], ["check", "mujoco"]):
-        code, out, error = run_command([*verb, "--results", str(results)])
-        assert code == DISGUISES[disguise], (out, error)
-        assert "REPRODUCED" not in out and len(error.splitlines()) == (1 if code else 0)
-    assert DISGUISES[disguise] or gather(results) == before
+        assert "REPRODUCED" not in line_of_refusal([*verb, "--results", str(results)])
 
 
 def test_a_curve_under_two_seeds_counts_once(tmp_path: Path) -> None:
@@ -329,6 +324,9 @@ def test_a_curve_in_another_curves_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text(f"task,seed,step,return\n{TASK},0,1000000,1.0\n")
     assert run_command(["import", str(tmp_path / "curve.csv"), "--as", "mujoco/sac", "--results", str(results)])[0] == 0
     (folder,) = imported.curve_folders(results)
+    shutil.copytree(folder, results / "copy" / "seed=0")
+    assert f"{results / 'copy' / 'seed=0' / 'curve.json'}: is the curve of" in refusal_of(["verify", str(results)])
+    shutil.rmtree(results / "copy")
     shutil.copytree(folder, folder / "seed=3")
     for verb in (["table", "mujoco", "--results"], ["check", "mujoco", "--imported", "--results"], ["verify"]):
         assert f"{folder / 'seed=3'}: is in the folder of another run" in refusal_of([*verb, str(results)])

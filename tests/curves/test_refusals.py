@@ -226,6 +226,10 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
     (logs / "debug.log").symlink_to(tmp_path / "gone.log")
     assert f"{logs / 'seed_1'}: is a link to nothing; restore" in refusal(logs, tmp_path / "results")
     (logs / "seed_1").unlink()
+    for name, target in (("ppo.seed_3", tmp_path / "gone"), ("seed_3", Path("store", "seed_3"))):
+        (logs / name).symlink_to(target)
+        assert f"{logs / name}: is a link to nothing; restore" in refusal(logs, tmp_path / "results")
+        (logs / name).unlink()
     (logs / "seed_1").mkdir()
     scan = os.scandir
 
@@ -268,9 +272,14 @@ def test_runs_with_a_monitor_but_no_evaluations_are_named(tmp_path: Path) -> Non
     left_out = [tmp_path / "seed_3.csv", tmp_path / "seed_2" / "monitor.csv"]
     assert files_left_out(tmp_path, None) == files_left_out(tmp_path, "sb3") == left_out
     assert files_left_out(tmp_path, "rliable") == []
-    (tmp_path / "seed_2" / "progress.csv").write_text(GOOD)
-    (tmp_path / "seed_2" / "events.out.tfevents.1.h").write_bytes(b"")
-    assert tmp_path / "seed_2" / "events.out.tfevents.1.h" not in files_left_out(tmp_path, "csv")
+    (tmp_path / "ppo").mkdir()
+    for name in ("seed_0", "seed_1", "seed_2", "seed_3.csv"):
+        (tmp_path / name).rename(tmp_path / "ppo" / name)
+    assert [p.name for p in files_left_out(tmp_path, None)] == ["seed_3.csv", "monitor.csv"], "in a folder between"
+    seed_2 = tmp_path / "ppo" / "seed_2"
+    (seed_2 / "progress.csv").write_text(GOOD)
+    (seed_2 / "events.out.tfevents.1.h").write_bytes(b"")
+    assert seed_2 / "events.out.tfevents.1.h" not in files_left_out(tmp_path, "csv")
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
