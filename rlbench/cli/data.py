@@ -9,7 +9,7 @@ from rlbench.cli import completion
 from rlbench.cli.generate import generate
 from rlbench.cli.help_texts import Verb, command_group, examples
 from rlbench.cli.options import Json, argument, option
-from rlbench.cli.output import print_note, print_result, print_text, terminal_width
+from rlbench.cli.output import one_line, print_note, print_result, print_text, terminal_width
 from rlbench.config.names import number_text
 from rlbench.errors import RefusedFile, RlbenchError, UsageError, suggest, suggest_path
 from rlbench.report.columns import aligned
@@ -48,7 +48,8 @@ def list_datasets(
 
         names |= dict.fromkeys(remote_names())
     rows = [(name, local.get(name), d4rl.get(name)) for name in names]
-    width, texts = terminal_width(), [(name, str(place.path) if place else "-") for name, place, _ in rows]
+    width = terminal_width()
+    texts = [(one_line(name), one_line(str(place.path)) if place else "-") for name, place, _ in rows]
     text = "\n".join(map("\t".join, texts) if width is None else aligned(texts, width))
     print_result({"datasets": [_entry(*row) for row in rows]}, text, json=json)
 
@@ -125,7 +126,7 @@ def verify_dataset(
             rows.append((name, "-", str(error)))
     if rows or json:
         datasets = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
-        text = "\n".join(f"{name}\t{fault or f'ok {digest}'}" for name, digest, fault in rows)
+        text = "\n".join(f"{one_line(name)}\t{one_line(fault or f'ok {digest}')}" for name, digest, fault in rows)
         print_result({"datasets": datasets}, text, json=json)
     else:
         print_note("no data set on this machine")

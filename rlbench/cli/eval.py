@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rlbench.collectors.evaluate import Evaluation
     from rlbench.config.run import Spec
+    from rlbench.records.store import Record
     from rlbench.records.types import Evaluated
 
 INTERVAL = 5.0  # seconds between two messages of progress
@@ -74,6 +75,8 @@ def evaluate(
     needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for a long video.
     """
     from rlbench.cli import video_writer
+    from rlbench.records.store import read_record
+    from rlbench.suites.plugins import import_for_run
 
     if policy is not None:
         from rlbench.cli.eval_policy import evaluate_policy
@@ -88,21 +91,18 @@ def evaluate(
         raise UsageError("--replay-recorded plays the recorded episodes; leave --episodes and --seed out")
     program = None if video is None else video_writer.refusal_of(video)
     folder = run_folder(run, results)
-    if package is not None:
-        from rlbench.records.store import read_record
-        from rlbench.suites.plugins import import_for_run
-
-        import_for_run(package, read_record(folder).spec.task)
+    record = read_record(folder)
+    import_for_run(package, record.spec.task)
     place, other = folder / "checkpoint", "best" if checkpoint == "last" else "last"
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
-    document, text = _evaluate(folder, checkpoint, episodes, eval_seed, device, video, program)
+    document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
 
 
 def _evaluate(
-    folder: Path,
+    record: Record,
     checkpoint: str,
     episodes: int | None,
     eval_seed: int | None,
@@ -117,14 +117,15 @@ def _evaluate(
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.cli.dataset_option import reference_score, run_document
     from rlbench.cli.eval_policy import check_evaluation_memory, reference_document, with_episodes
+    from rlbench.cli.watchdog import Watchdog
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import integer
-    from rlbench.records.store import read_record
     from rlbench.report.reference_scores import primary
     from rlbench.seeds import Seeds
 
-    (spec, state), record = stored_run(folder, checkpoint), read_record(folder)
+    folder = record.folder
+    spec, state = stored_run(folder, checkpoint)
     epoch = integer(state, "epoch")
     original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
     if eval_seed is None and original is None:
@@ -132,9 +133,11 @@ def _evaluate(
     seeds = Seeds(spec.seed).child("evaluation", epoch) if eval_seed is None else Seeds(eval_seed).child("eval")
     shared = with_episodes(spec, episodes)
     check_evaluation_memory(shared)
-    evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
-    env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
-    clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
+    runtime = Runtime(device=device)
+    with Watchdog(None, runtime.env_timeout, str(folder)):
+        evaluation = restore_evaluation(shared, state, runtime, seeds)
+        env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
+        clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
     rounds = _in_rounds(evaluated, shared.protocol.envs)[:episodes]
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     reference, score = primary(spec.suite, spec.algorithm, spec.task.id), reference_score(spec)

@@ -57,7 +57,7 @@ class Inline:
         self.stop.phase, self.stop.until = "setup", job.until
         try:
             data = check_data(job.spec, self.runtime)
-            with Watchdog(None, self.runtime.env_timeout):
+            with Watchdog(None, self.runtime.env_timeout, "before the run"):
                 environment = environment_of(job.spec, self.runtime, data)
             store = Store.lock(job.spec, self.results, environment, force=force)
             if store is None:
@@ -65,7 +65,7 @@ class Inline:
             else:
                 if store.died is not None:
                     print_note(f"{job.name}: {store.died}")
-                with Watchdog(store, self.runtime.env_timeout):
+                with Watchdog(store, self.runtime.env_timeout, str(store.folder)):
                     for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
                         if self.stop.phase == "setup":
                             self.stop.phase = "training"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rlbench.cli.options import Json, OnlySuite, Records, argument
-from rlbench.cli.output import print_note, print_result
+from rlbench.cli.output import one_line, print_note, print_result
 
 
 def listing(
@@ -24,9 +24,12 @@ def listing(
     rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
     if rows or json:
         alone = suite is not None or kind in {"suites", "runs"}
-        lines = [name if alone else f"{of}\t{name}" for of, name in rows]
+        lines = [one_line(name) if alone else f"{of}\t{one_line(name)}" for of, name in rows]
         if kind == "runs":
-            lines = [f if Path(f, "checkpoint", "best").is_dir() else f"{f}\tno weights" for f in lines]
+            lines = [
+                line if Path(folder, "checkpoint", "best").is_dir() else f"{line}\tno weights"
+                for line, (_, folder) in zip(lines, rows, strict=True)
+            ]
         print_result({kind: [{"suite": of, "name": name} for of, name in rows]}, "\n".join(lines), json=json)
     elif kind == "runs":
         print_note("no runs of yours; `rlbench list runs --results results` lists those that a checkout brings")

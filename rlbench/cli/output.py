@@ -106,6 +106,11 @@ def escaped(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else dumps(sign)[1:-1] for sign in text)
 
 
+def one_line(text: str) -> str:
+    """Text of one line: line breaks and tabs, as foreign names of files may have, are escaped."""
+    return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def check_output_path(path: Path, option: str) -> None:
     """Refuse a path that is a folder, a link or a file of a record, or whose folder is missing."""
     from rlbench.records.files import refuse_record_file

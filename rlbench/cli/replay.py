@@ -15,6 +15,7 @@ from typing import Final, get_args
 from rlbench.cli.dataset_option import CheckedData, check_data, refuse_other_data
 from rlbench.cli.output import print_note
 from rlbench.cli.preflight import check_memory
+from rlbench.cli.watchdog import Watchdog
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError, suggest_path
@@ -71,9 +72,12 @@ def replay(
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
-    with _variables(record):
-        if package is not None:
-            import_for_run(package, record.spec.task)
+    with _variables(record), Watchdog(None, Runtime().env_timeout, str(folder)):
+        installed = import_for_run(package, record.spec.task)
+        recorded_version = getattr(record.spec.task, "version", None)
+        if installed is not None and installed.version != recorded_version:
+            change = Change(installed.name, recorded_version, installed.version)
+            raise UsageError(f"{folder}: its environment is not here ({change.line}); install the recorded version")
         return _train_again(record, last, dataset)
 
 

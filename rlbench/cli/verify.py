@@ -10,7 +10,7 @@ import typer
 
 from rlbench.cli import completion
 from rlbench.cli.options import Import, Json, argument, option
-from rlbench.cli.output import print_result
+from rlbench.cli.output import one_line, print_result
 from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
@@ -72,6 +72,6 @@ def verify(
     document = {"folder": str(folder), **counts, "baselines": findings.baselines, "faults": faults}
     totals = [count_text(getattr(findings, f"{noun}s"), noun) for noun in ("run", "epoch", "checkpoint", "baseline")]
     summary = f"{', '.join(totals)}: {count_text(len(faults), 'fault') if faults else 'no fault'}"
-    print_result(document, "\n".join([*(fault.line for fault in findings.faults), summary]), json=json)
+    print_result(document, "\n".join([*(one_line(fault.line) for fault in findings.faults), summary]), json=json)
     if findings.faults:
         raise typer.Exit(RefusedFile.exit_code)

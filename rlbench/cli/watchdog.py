@@ -29,7 +29,7 @@ MAX_PAUSE: Final = 2.0  # seconds between two looks
 GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a signal to stop
 ALARM: Final = signal.SIGUSR2  # interrupts the main thread
 STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-STOPPED: Final = "stopped, though the environments did not answer; the same command resumes at the last checkpoint"
+STOPPED: Final = "stopped, though the environments did not answer"
 Call = tuple[FrameType, int, FrameType | None]  # rlbench's frame that calls an env, its position, and the env's frame
 INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 
@@ -37,9 +37,9 @@ INSIDE: Final = str(Path(__file__).parents[1] / "envs") + os.sep
 class Watchdog:
     """Ends a run whose environments do not answer within ``env_timeout`` seconds, or ``GRACE`` once it is to stop."""
 
-    def __init__(self, store: Store | None, env_timeout: float) -> None:
-        self.store, self.env_timeout, self.stacks, self.place = store, env_timeout, "", ""
-        self.where = "before the run" if store is None else str(store.folder)  # without a store it has no record yet
+    def __init__(self, store: Store | None, env_timeout: float, where: str) -> None:
+        self.store, self.env_timeout, self.where, self.stacks, self.place = store, env_timeout, where, "", ""
+        self.stopped = f"{where}: {STOPPED}" + ("; the same command resumes at the last checkpoint" if store else "")
         self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
         self._stuck: Call | None = None  # to interrupt
         self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it
@@ -97,7 +97,7 @@ class Watchdog:
 
     def _error(self) -> RlbenchError:
         if self.stop_signal is not None:
-            return Interrupted(f"{self.where}: {STOPPED}", signal=self.stop_signal)
+            return Interrupted(self.stopped, signal=self.stop_signal)
         error = BrokenEnvironment(self._hang_text())
         error.add_note(self.stacks)
         return error
@@ -106,7 +106,7 @@ class Watchdog:
         from rlbench.run import fail_lost_run
 
         if self.stop_signal is not None:
-            print_error(f"{self.where}: {STOPPED}")
+            print_error(self.stopped)
             os._exit(128 + self.stop_signal)
         if (store := self.store) is not None and (store.outcome is None or store.outcome.status != "failed"):
             store.explain(self.stacks)

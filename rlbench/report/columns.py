@@ -17,6 +17,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None, *, numbers:
 
     The columns ``numbers`` are right-aligned.
     """
+    rows = [[text.replace("\n", " ") for text in row] for row in rows]  # names of folders may hold line breaks
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))] if rows else []
     widths = [max(map(len, column)) for column in columns]
     if width is not None and not fits(widths, width):

@@ -142,15 +142,21 @@ def import_package(name: str) -> Package:
     return package
 
 
-def import_for_run(name: str, task: Task) -> None:
-    """Import a package for a recorded run.
+def import_for_run(name: str | None, task: Task) -> Package | None:
+    """Import the package that brings the environment of a recorded run, which ``--import`` must name.
 
     Raises:
-        UsageError: the run's task is none of an installed package, whose environment the import could replace.
+        UsageError: the name is another one, which could replace the environment, or it is missing.
     """
     if not isinstance(task, GymnasiumTask):
-        raise UsageError(f"--import {name}: is for a task gym:ID, {task.id} is none; leave it out")
-    import_package(name)
+        if name is not None:
+            raise UsageError(f"--import {name}: is for a task gym:ID, {task.id} is none; leave it out")
+        return None
+    needed = None if task.suite or task.package in {"", "gymnasium"} else task.package
+    if name != needed and (name is None or (task.package and not task.suite)):
+        remedy = f"name it with --import {needed}" if needed else f"leave --import {name} out"
+        raise UsageError(f"{task.id}: its environment was of the package {task.package}; {remedy}")
+    return None if name is None else import_package(name)
 
 
 def _version(name: str) -> str:

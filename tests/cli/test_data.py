@@ -40,6 +40,19 @@ def test_list_names_what_is_here_and_what_d4rl_has(own: Path) -> None:
     assert listed[0] == {"name": "rlb-toy", "kind": "own", "path": str(own), **none}
 
 
+def test_names_of_files_with_line_breaks_and_tabs_make_no_lines(own: Path, tmp_path: Path) -> None:
+    own.rename(own.with_name("rlb-a\nrlb-hopper-medium\tok.hdf5"))
+    results = tmp_path / "a\nno fault"
+    (results / "toy" / "seed=0").mkdir(parents=True)
+    (results / "toy" / "seed=0" / "spec.json").touch()
+    for words, code in ((["data", "list"], 0), (["data", "verify"], 2)):
+        lines = stdout_of(words, code).splitlines()
+        assert [line for line in lines if line.startswith("rlb-hopper-medium\tok")] == []
+        assert any(line.startswith("rlb-a\\nrlb-hopper-medium\\tok\t") for line in lines)
+    for words, code in ((["list", "runs", "--results", str(results)], 0), (["verify", str(results)], 2)):
+        assert len(stdout_of(words, code).splitlines()) == 1 + (words[0] == "verify")
+
+
 def test_show_counts_episodes_returns_ends_and_coverage(own: Path) -> None:
     summary = json_of("data show rlb-toy --json")
     assert (summary["steps"], summary["features"], summary["actions"], summary["episodes"]) == (22, 2, 1, 5)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlbench.cli import watchdog
 from rlbench.cli.app import main
 from rlbench.envs import gymnasium as gymnasium_envs
 from rlbench.records.store import Record, read_record
@@ -80,6 +81,17 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
     assert "BrokenEnvironment: the environments have not answered for 2 s" in record_now.outcome.reason
     assert "time.sleep(3600)" in (record_now.folder / "failure.txt").read_text()
     assert "failed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [("eval",), ("verify", "--replay")], ids=" ".join)
+def test_hanging_environment_ends_other_commands_that_play(
+    verb: tuple[str, ...], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    assert main(words(tmp_path)) == 0
+    folder, init = only_run(tmp_path), watchdog.Watchdog.__init__
+    monkeypatch.setattr(watchdog.Watchdog, "__init__", lambda it, store, _, where: init(it, store, 1.0, where))
+    monkeypatch.setattr(gymnasium_envs, "registered_task", breaking("sleep", 0, 3))
+    assert "have not answered for 1 s; they hang in" in stderr_of([*verb, str(folder)], 5)
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=" ".join)

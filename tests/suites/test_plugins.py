@@ -185,7 +185,9 @@ def test_a_package_is_imported_for_an_installed_environment_alone(site: Path, re
 
 
 @pytest.mark.slow
-def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(site: Path) -> None:
+def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_no_reference(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(site, "doorways", REGISTERING.replace("super()", "print('reset'); super()") + "print('hello')")
     words = ["run", "mujoco", "sac", "--task", "gym:Doors-v7"]
     code, _, error = run_command([*words, *QUICK])
@@ -195,6 +197,13 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
     assert "reset\n" in error and "reset" not in out and "hello" not in out
     (folder,) = (path.parent for path in Path("results").rglob("spec.json"))
     assert "equal" in stdout_of(["verify", "--replay", str(folder), "--epochs", "0", "--import", "doorways"])
+    for verb in (["verify", "--replay"], ["eval"]):
+        for package in ([], ["--import", "gymnasium"]):
+            needed = "was of the package doorways; name it with --import doorways"
+            assert needed in stderr_of([*verb, str(folder), *package])
+    monkeypatch.setattr(plugins, "_version", lambda _: "1.1")
+    other_version = stderr_of(["verify", "--replay", str(folder), "--import", "doorways"])
+    assert "its environment is not here (doorways: 1.0 recorded, 1.1 here); install" in other_version
 
     (spec,) = (json.loads(path.read_text())["spec"] for path in Path("results").rglob("spec.json"))
     assert (spec["task"]["package"], spec["task"]["version"]) == ("doorways", "1.0")
