@@ -75,6 +75,8 @@ def evaluate(
     needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for a long video.
     """
     from rlbench.cli import video_writer
+    from rlbench.cli.watchdog import Watchdog
+    from rlbench.config.run import Runtime
     from rlbench.records.store import read_record
     from rlbench.suites.plugins import import_for_run
 
@@ -97,7 +99,8 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
-    document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
+    with Watchdog(None, Runtime().env_timeout, str(folder)):
+        document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
 
 
@@ -117,7 +120,6 @@ def _evaluate(
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.cli.dataset_option import reference_score, run_document
     from rlbench.cli.eval_policy import check_evaluation_memory, reference_document, with_episodes
-    from rlbench.cli.watchdog import Watchdog
     from rlbench.config.run import Runtime
     from rlbench.generate import stored_run
     from rlbench.ops.state_dict import integer
@@ -133,11 +135,9 @@ def _evaluate(
     seeds = Seeds(spec.seed).child("evaluation", epoch) if eval_seed is None else Seeds(eval_seed).child("eval")
     shared = with_episodes(spec, episodes)
     check_evaluation_memory(shared)
-    runtime = Runtime(device=device)
-    with Watchdog(None, runtime.env_timeout, str(folder)):
-        evaluation = restore_evaluation(shared, state, runtime, seeds)
-        env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
-        clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
+    evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
+    env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
+    clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
     rounds = _in_rounds(evaluated, shared.protocol.envs)[:episodes]
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     reference, score = primary(spec.suite, spec.algorithm, spec.task.id), reference_score(spec)

@@ -152,9 +152,9 @@ def import_for_run(name: str | None, task: Task) -> Package | None:
         if name is not None:
             raise UsageError(f"--import {name}: is for a task gym:ID, {task.id} is none; leave it out")
         return None
-    needed = None if task.suite or task.package in {"", "gymnasium"} else task.package
-    if name != needed and (name is None or (task.package and not task.suite)):
-        remedy = f"name it with --import {needed}" if needed else f"leave --import {name} out"
+    owner = None if task.suite or task.package in {"", "gymnasium"} else task.package
+    if name != owner and (name is None or (task.package and not task.suite)):
+        remedy = f"name it with --import {owner}" if owner else f"leave --import {name} out"
         raise UsageError(f"{task.id}: its environment was of the package {task.package}; {remedy}")
     return None if name is None else import_package(name)
 

@@ -199,8 +199,8 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
     assert "equal" in stdout_of(["verify", "--replay", str(folder), "--epochs", "0", "--import", "doorways"])
     for verb in (["verify", "--replay"], ["eval"]):
         for package in ([], ["--import", "gymnasium"]):
-            needed = "was of the package doorways; name it with --import doorways"
-            assert needed in stderr_of([*verb, str(folder), *package])
+            advice = "was of the package doorways; name it with --import doorways"
+            assert advice in stderr_of([*verb, str(folder), *package])
     monkeypatch.setattr(plugins, "_version", lambda _: "1.1")
     other_version = stderr_of(["verify", "--replay", str(folder), "--import", "doorways"])
     assert "its environment is not here (doorways: 1.0 recorded, 1.1 here); install" in other_version
