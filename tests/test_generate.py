@@ -321,6 +321,9 @@ def test_runs_with_discrete_actions_or_without_their_scale_are_refused() -> None
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     with pytest.raises(UsageError, match="chooses among sampled candidates"):
         export_policy(suites.spec("offline", "bcq", "rlb-hopper-medium"), {"policy": {}}, name="x")
+    bounded = apply_settings(suites.spec("offline", "cql", "rlb-hopper-medium"), [parse("algo.method.mean_bound=9")])
+    with pytest.raises(UsageError, match="its actor bounds the mean before tanh"):
+        export_policy(bounded, {"policy": {}}, name="x")
     with pytest.raises(UsageError, match="lacks the normalization of observations; --force"):
         export_policy(spec, {"policy": module_state(trainer.learner.policy_net()), "epoch": 0}, name="x")
 

@@ -89,8 +89,10 @@ class CQLConfig(OfflineMethod):
     bc_steps: int = Field(default=0, ge=0, description="first gradient steps, in which the actor clones the behavior")
 
     @property
-    def export(self) -> Export:
-        """Mean and log std before tanh."""
+    def export(self) -> Export | str:
+        """Mean and log std before tanh; the format bounds no mean."""
+        if self.mean_bound is not None:
+            return "its actor bounds the mean before tanh, which a policy file cannot; record another run's"
         return Export(log_std_bounds=(str(self.log_std_min), str(self.log_std_max)))
 
 
