@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import numpy as np
 import torch
 
 from rlbench.algorithms.base import Compiler, OnPolicyLearner
@@ -30,6 +31,7 @@ from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import ObsNormalizer
+from rlbench.errors import UsageError
 from rlbench.ops.types import NStepTrajectory, Transition
 from rlbench.seeds import Seeds
 from rlbench.training.clock import ReplayRatio, RngState, RolloutSchedule
@@ -124,6 +126,8 @@ def _off_policy_updater(
 def _on_policy(
     spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo, device: torch.device, runtime: Runtime
 ) -> OnlineTrainer:
+    if algo.normalize_obs and info.obs_dtype == np.uint8:  # the ring would cast normalized ones to bytes
+        raise UsageError(f"algo.normalize_obs: {spec.task.id} shows bytes, which stay as they are; set it to false")
     compiler, engine = compiler_of(spec, runtime, device), runtime.update_engine
     inner, optimizer = policy_gradient.build_on_policy(spec, algo, info, device, engine, compiler)
     learner: OnPolicyLearner = inner

@@ -208,6 +208,7 @@ def import_data(
     """
     from rlbench.cli.generate import import_policy
     from rlbench.cli.recordings import IMPORTS, convert
+    from rlbench.datasets.catalogue import folder, is_recording
     from rlbench.datasets.dataset_fetch import import_dataset
     from rlbench.records.machine import available_memory
 
@@ -227,6 +228,8 @@ def import_data(
         print_text(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
+    elif is_recording(path):
+        raise UsageError(f"{path}: is recorded play already; copy it into {folder('own')}")
     else:
         print_text(str(import_dataset(path, name or _name_of(path), max_bytes=available_memory()).path))
 

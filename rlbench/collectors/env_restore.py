@@ -22,7 +22,8 @@ def env_state(envs: VectorEnv | None, actions: ActionLog) -> State:
     if isinstance(envs, Snapshot):
         return {"envs": envs.state_dict()}
     rows = torch.from_numpy(actions.rows())
-    return {"taken": rows.to(torch.int16) if rows.dtype == torch.int64 else rows}
+    is_small = rows.dtype == torch.int64 and not (rows.abs() > torch.iinfo(torch.int16).max).any()
+    return {"taken": rows.to(torch.int16) if is_small else rows}
 
 
 def restore_envs(envs: VectorEnv, log: ActionLog, buffer: RingBuffer, state: State, segment: int) -> Tensor:

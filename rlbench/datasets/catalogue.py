@@ -84,6 +84,7 @@ def normalize(score: float, name: str | None) -> float | None:
 Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
 MINARI_NAME = re.compile(r"(?:[A-Za-z0-9][\w-]*/)+[A-Za-z0-9][\w-]*-v\d+")
+LOCAL_NAME = re.compile(r"[A-Za-z0-9][\w-]*")  # of a Minari set without a namespace
 MINARI_DATA = Path("data", "main_data.hdf5")
 MINARI_METADATA = Path("data", "metadata.json")
 SUFFIX: Final = ".frames"  # of a folder of recorded play
@@ -122,6 +123,9 @@ def locate(name: str) -> Location:
         recording = folder("own") / f"{name}{SUFFIX}"
         path = recording if is_recording(recording) else recording.with_suffix(".hdf5")
         return Location(name, "own", path)
+    local = Location(name, "minari", folder("minari") / name)
+    if LOCAL_NAME.fullmatch(name) and is_present(local):
+        return local
     raise UnknownName("data set", name, [*(location.name for location in list_local()), *d4rl()])
 
 
@@ -161,7 +165,7 @@ def _locations(kind: Kind) -> list[Location]:
         return [locate(name) for name in d4rl()]
     if kind == "own":
         paths = sorted(path for suffix in (".hdf5", SUFFIX) for path in root.glob(f"rlb-*{suffix}"))
-        return [Location(path.stem, kind, path) for path in paths]
+        return [Location(path.stem, kind, path) for path in paths if OWN_NAME.fullmatch(path.stem)]
     paths = [data.parents[1] for data in sorted(root.glob(f"**/{MINARI_DATA.as_posix()}"))]
     return [Location(path.relative_to(root).as_posix(), kind, path) for path in paths]
 

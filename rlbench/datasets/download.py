@@ -294,7 +294,7 @@ def _origin(part: Path) -> RemoteFile | None:
     with suppress(RefusedFile, OSError, ValueError, TypeError, AttributeError, RecursionError):
         origin, state = RemoteFile(**json.loads(disk.content(_sidecar(part)))), part.lstat()
         plain = origin.validator is None or (origin.validator.isascii() and origin.validator.isprintable())
-        if plain and stat.S_ISREG(state.st_mode) and state.st_nlink == 1:
+        if plain and type(origin.size) in {int, type(None)} and stat.S_ISREG(state.st_mode) and state.st_nlink == 1:
             return origin
     return None
 

@@ -16,7 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, recording_format, recording_writer
@@ -50,6 +52,9 @@ class Done:
     trailers: str | None  # as of the ``Source``; older records have none
     counts: dict[str, int]
     segments: dict[str, str]
+
+
+_DONE: Final = TypeAdapter(Done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +204,10 @@ def _record(folder: Path, source: str) -> Done | None:
         content = recording_writer.read_sealed_set(path)
     except RefusedFile as error:
         raise RefusedFile(f"{error}; or delete it, and the shard is converted again") from None
-    file, size, counts, segments = (content.get(key) for key in ("file", "size", "counts", "segments"))
-    if not (isinstance(size, int) and isinstance(counts, dict) and isinstance(segments, dict)):
-        raise RefusedFile(f"{path}: has no record of its shard; delete it, and the shard is converted again")
-    trailers = content.get("trailers")
-    return Done(str(file), size, None if trailers is None else str(trailers), counts, segments)
+    try:
+        return _DONE.validate_python({name: content.get(name) for name in Done.__dataclass_fields__})
+    except ValidationError:
+        raise RefusedFile(f"{path}: has no record of its shard; delete it, and the shard is converted again") from None
 
 
 def _is_complete(folder: Path, record: Done) -> bool:

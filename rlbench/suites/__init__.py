@@ -158,6 +158,8 @@ def _of_registry(suite: str, algorithm: str, task: str, seed: int, package: Pack
     }
     if suite not in nearest:
         raise UsageError(f"{task}: {suite} has no settings for it; choose {', '.join(nearest)}")
+    if not has_cell(suite, algorithm, nearest[suite]):
+        raise UsageError(f"{task}: {suite}/{algorithm} has no settings for it; choose another algorithm or suite")
     row = spec(suite, algorithm, nearest[suite], seed=seed)
     frames = isinstance(row.task, AtariTask)
     try:

@@ -41,14 +41,17 @@ def test_list_names_what_is_here_and_what_d4rl_has(own: Path) -> None:
 
 
 def test_names_of_files_with_line_breaks_and_tabs_make_no_lines(own: Path, tmp_path: Path) -> None:
-    own.rename(own.with_name("rlb-a\nrlb-hopper-medium\tok.hdf5"))
+    sets = tmp_path / ".minari" / "datasets" / "a\nrlb-hopper-medium\tok"
+    (sets / "data").mkdir(parents=True)
+    for name in ("main_data.hdf5", "metadata.json"):
+        (sets / "data" / name).touch()
     results = tmp_path / "a\nno fault"
     (results / "toy" / "seed=0").mkdir(parents=True)
     (results / "toy" / "seed=0" / "spec.json").touch()
     for words, code in ((["data", "list"], 0), (["data", "verify"], 2)):
         lines = stdout_of(words, code).splitlines()
         assert [line for line in lines if line.startswith("rlb-hopper-medium\tok")] == []
-        assert any(line.startswith("rlb-a\\nrlb-hopper-medium\\tok\t") for line in lines)
+        assert any(line.startswith("a\\nrlb-hopper-medium\\tok\t") for line in lines)
     for words, code in ((["list", "runs", "--results", str(results)], 0), (["verify", str(results)], 2)):
         assert len(stdout_of(words, code).splitlines()) == 1 + (words[0] == "verify")
 

@@ -182,6 +182,7 @@ def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path) -> None:
         assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
         assert dict(row.split(None, 1) for row in stdout_of("data show rlb-u").splitlines())["steps"] == steps
     assert main(["data", "verify", "rlb-u"]) == 0
+    assert "rlb-u.frames: is recorded play already; copy" in stderr_of(["data", "import", str(home / "rlb-u.frames")])
 
 
 def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path) -> None:

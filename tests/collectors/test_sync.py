@@ -8,11 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from rlbench.buffers.ring import RingBuffer
+from rlbench.collectors.env_restore import ActionLog, env_state
 from rlbench.collectors.explore import EpsilonGreedy
 from rlbench.collectors.sync import Collector
 from rlbench.envs.base import Discrete, EnvInfo, Step
 from rlbench.envs.normalize import Normalized, ObsNormalizer
 from rlbench.errors import BrokenEnvironment
+from rlbench.ops.state_dict import tensor
 from tests.rings import ring_of
 
 NUM_ENVS = 2
@@ -161,3 +163,11 @@ def test_nondeterministic_environment_is_refused_on_resume() -> None:
     copy.load_state_dict(buffer.state_dict())
     with pytest.raises(BrokenEnvironment, match="do not lead back"):
         other.load_state_dict(runner.state_dict())
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(32_767, torch.int16), (40_000, torch.int64)])
+def test_numbers_of_actions_are_stored_as_they_are(largest: int, dtype: torch.dtype) -> None:
+    log = ActionLog()
+    log.add(np.array([0, largest]))
+    actions = tensor(env_state(None, log), "taken")
+    assert (actions.tolist(), actions.dtype) == ([[0, largest]], dtype)

@@ -294,11 +294,15 @@ def test_no_link_in_the_folder_is_written_through(name: str, server: Server, con
     assert (target.read_bytes(), precious.read_bytes()) == (content, raw)
 
 
-@pytest.mark.parametrize("validator", [["a"], "a\r\nHost: b", "\ud800", 1])
-def test_another_program_s_origin_is_not_sent(validator: object, server: Server, content: bytes, target: Path) -> None:
+@pytest.mark.parametrize(
+    "change", [*({"validator": value} for value in (["a"], "a\r\nHost: b", "\ud800", 1)), {"size": [1]}], ids=ascii
+)
+def test_another_program_s_origin_is_not_sent(
+    change: dict[str, object], server: Server, content: bytes, target: Path
+) -> None:
     target.parent.mkdir()
     part_of(target).write_bytes(content[:3000])
-    origin = {"url": server.url + PATH, "size": len(content), "validator": validator}
+    origin = {"url": server.url + PATH, "size": len(content), "validator": None, **change}
     target.with_name(target.name + ".part.json").write_text(json.dumps(origin))
     fetch()
     assert target.read_bytes() == content

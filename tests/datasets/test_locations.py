@@ -113,6 +113,10 @@ def test_sets_are_imported_listed_and_found(
     ]
     assert load_dataset(catalogue.find("toy/walk/medium-v0")).final.tolist() == [False, True]
     assert dataset_fetch.import_dataset(source, "rlb-mine") == there
+    alone = shutil.copytree(tmp_path / ".minari/datasets/toy/walk/medium-v0", tmp_path / ".minari/datasets/walk")
+    there.path.with_name("rlb-Mine.hdf5").touch()  # no name that a command takes
+    assert [place.name for place in catalogue.list_local()] == ["rlb-mine", "toy/walk/medium-v0", "walk"]
+    assert catalogue.find("walk") == alone
     other = tmp_path / "other.hdf5"
     other.write_bytes(source.read_bytes() + b"more")
     with pytest.raises(UsageError, match="already"):

@@ -241,6 +241,10 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path, folder: Pa
     (folder / f"{late.name}.done.json").write_text("{}")
     with pytest.raises(RefusedFile, match=r"run_2-00000-of-00100\.done\.json: damaged.*; or delete it, and"):
         brought(folder, late)
+    forged = {"file": late.name, "size": 1, "counts": {"transitions": "x"}, "segments": {"x": [1]}}
+    (folder / f"{late.name}.done.json").write_bytes(recording_writer.seal_set(forged))
+    with pytest.raises(RefusedFile, match=r"done\.json: has no record of its shard; delete it"):
+        brought(folder, late)
 
 
 def shards(folder: Path, count: int) -> list[Path]:

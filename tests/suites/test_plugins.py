@@ -173,6 +173,11 @@ def test_frames_of_an_installed_environment_have_bounds(setting: str) -> None:
         resolve("atari", "dqn", "gym:CartPole-v1", sets=(setting,))
 
 
+def test_an_algorithm_without_settings_for_an_installed_environment_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"gym:CartPole-v1: toy/ppo\+icm has no settings for it"):
+        suites.spec("toy", "ppo+icm", "gym:CartPole-v1")
+
+
 def test_a_package_is_imported_for_an_installed_environment_alone(site: Path, record_run: RecordRun) -> None:
     install(site, "doorways", "")
     refusal = "--import doorways: is for a task gym:ID, CartPole-v1 is none; leave it out"
