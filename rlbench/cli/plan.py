@@ -122,10 +122,11 @@ def _affordable(
             print_text("\n".join(map(_line, (*choice.rows, *after))))
         return
     rlbench_cells = _measured_cells(evidence, suites)
-    unknown = f", {choice.unknown} of unknown length" if choice.unknown else ""
+    others = f", {choice.unknown} of unknown length" if choice.unknown else ""
+    others += f", {choice.short} need more seeds than --seeds names" if choice.short else ""
     summary = (
         f"{count_text(len(choice.rows), 'verdict')} in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
-        f"the cheapest first; {choice.beyond} more cells do not fit{unknown}"
+        f"the cheapest first; {choice.beyond} more cells do not fit{others}"
     )
     following = [
         f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {duration((row.hours or 0) * 3600)}; "

@@ -63,9 +63,14 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
+    siblings = Counter(path.parent for path in every_path)
     for path in every_path:
         raw = _content(path, links=path in paths)  # a link that the user names is read
         format_, points = _read(raw, path, options)
+        if len(points) == 1 and points[0].label.seed is None:
+            seed = label_of(path.stem).seed  # in the name of the file, or of its folder where it has no other
+            seed = label_of(path.parent).seed if seed is None and siblings[path.parent] == 1 else seed
+            points = [replace(points[0], label=points[0].label._replace(seed=seed))]
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
         curve_paths += [path] * len(points)
@@ -90,7 +95,7 @@ def files_left_out(path: Path, format_: Format | None) -> list[Path]:
         folders = {p.parent for p in selected}
         return [p for p in others if p.with_suffix("") not in runs and (p in files or p.parent not in folders)]
     runs = {p.parent for p in selected}
-    return [p for p in others if runs.isdisjoint(p.parents)]
+    return [p for p in others if p.parent not in runs and (runs - {path}).isdisjoint(p.parents)]
 
 
 def _files(path: Path, format_: Format | None) -> list[Path]:
@@ -116,7 +121,7 @@ def _by_kind(every: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def _every_file(path: Path, format_: Format | None) -> list[Path]:
-    """The files of a folder, in order.
+    """The files of a folder, in order, but hidden ones.
 
     Raises:
         UsageError: it holds too many files, or a folder that cannot be read.
@@ -124,12 +129,13 @@ def _every_file(path: Path, format_: Format | None) -> list[Path]:
     """
     every = list[Path]()
     for root, folders, names in disk.walk(path, onerror=_refuse_unreadable):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))  # as every reader of records
+        names[:] = sorted(name for name in names if not name.startswith("."))
         if link := next((p for name in folders if _holds_other_curves(p := Path(root, name), path, format_)), None):
             raise RefusedFile(f"{link}: is a link to another folder; name that folder, or remove the link")
         if link := next((p for name in names if _is_lost(p := Path(root, name))), None):
             raise RefusedFile(f"{link}: is a link to nothing; restore its target, or remove the link")
-        every += [Path(root, name) for name in sorted(names)]
+        every += [Path(root, name) for name in names]
     if len(every) > MAX_FILES:
         raise UsageError(
             f"{path}: holds {len(every):,} files, {MAX_FILES:,} are allowed; name the folder of one experiment"

@@ -25,8 +25,8 @@ RUN_NAMES: Final = (
     re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
     re.compile(r"(?P<task>.+-v\d+)_(?P<seed>\d+)"),  # RL Zoo: env_id_number
     re.compile(r"(?P<task>)(?:.*[^a-zA-Z])?seed[=_ :-]?(?P<seed>\d+)"),
-    re.compile(r"(?P<task>)(?P<seed>\d{1,6})"),
 )
+NUMBER: Final = re.compile(r"(?P<task>)(?P<seed>\d{1,6})")
 
 
 class Label(NamedTuple):
@@ -66,15 +66,20 @@ def refuse_beyond_memory(path: PurePath, bytes_needed: int) -> None:
 
 
 def label_of(path: PurePath | str) -> Label:
-    """The task and the seed in the names of a path's folders or of a run; the deepest name wins."""
+    """The task and the seed in the names of a path's folders or of a run; the deepest name wins.
+
+    A name that is a number alone is a seed in the last place: above it may be a year, or a user's number.
+    """
     task, seed = "", None
+    patterns: tuple[re.Pattern[str], ...] = (*RUN_NAMES, NUMBER)
     for part in reversed([part for part in PurePath(path).parts if len(part) <= MAX_NAME_LENGTH]):
-        for pattern in RUN_NAMES:
+        for pattern in patterns:
             if match := pattern.fullmatch(part):
                 task, seed = task or match["task"], int(match["seed"]) if seed is None else seed
                 break
         else:
             task = task or (part if re.fullmatch(r"[A-Za-z]\w*-v\d+", part) else "")
+        patterns = RUN_NAMES
     return Label(task=task, seed=seed)
 
 

@@ -168,7 +168,7 @@ def check_curve(curve: ImportedCurve, where: str) -> ImportedCurve:
             f"{where}: seed {curve.seed} has {size:,} points; 1 to {MAX_POINTS:,} are allowed, thin the file"
         )
     if not 0 <= curve.seed < MAX_SEED:
-        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not below {MAX_SEED:,}; mend the file")
+        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not from 0 to {MAX_SEED - 1:,}; mend the file")
     if not 0 <= curve.steps[0] <= curve.steps[-1] < MAX_STEP or any(b <= a for a, b in pairwise(curve.steps)):
         raise RefusedFile(f"{where}: the steps of seed {curve.seed} do not rise; sort the file")
     if not all(0 <= length < MAX_STEP for length in curve.lengths or ()):

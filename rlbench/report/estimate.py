@@ -178,6 +178,8 @@ def interquartile_mean(scores: Sequence[float]) -> float:
 
 def sample_std(scores: Sequence[float]) -> float:
     """The sample standard deviation; at least two scores."""
+    if len(set(scores)) == 1:  # whose mean may be rounded
+        return 0.0
     middle = mean(scores)
     return math.sqrt(math.fsum((score - middle) ** 2 for score in scores) / (len(scores) - 1))
 

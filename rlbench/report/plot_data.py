@@ -188,7 +188,7 @@ def runs_not_drawn(
     """The runs of each cell that no curve of ``panels`` shows."""
     cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
     for key, runs in cells.items():
-        variants = [] if key in own and (tasks or not _runs_to_draw(runs)) else runs.variants
+        variants = [] if key in own and (tasks or not _runs_to_draw(own[key])) else runs.variants
         cells[key] = replace(runs, short=runs.short if runs.complete else [], variants=variants)
     return cells
 

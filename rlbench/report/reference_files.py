@@ -219,14 +219,20 @@ def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
             if name not in record.model_fields:
                 fields = ", ".join(record.model_fields)
                 raise RefusedFile(f"{path}: column {printable(name, 40)!r} is not among {fields}; rename or remove it")
+        if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+            raise RefusedFile(f"{path}: has a column twice; write each column once")
         for row in reader:
             if len(rows) == MAX_FILE_ROWS:
                 raise RefusedFile(f"{path}: more than {MAX_FILE_ROWS:,} rows; thin the file")
+            if None in row:
+                raise RefusedFile(f"{path}: row {len(rows) + 1} has more cells than the header; mend the row")
             rows.append(record.model_validate({k: v for k, v in row.items() if v}, strict=False))
     except csv.Error as error:
         raise RefusedFile(f"{path}: not CSV ({error}); write one row a line") from None
     except ValidationError as error:
         raise RefusedFile(f"{path}: {_fault(error, f'row {len(rows) + 1}')}") from None
+    if not rows:
+        raise RefusedFile(f"{path}: has no row below the header; write one")
     return rows
 
 
@@ -253,7 +259,7 @@ def _fault(error: ValidationError, noun: str) -> str:
 def _text(path: Path, max_bytes: int, *, links: bool = False) -> str:
     try:
         with disk.open_regular(path, max_bytes=max_bytes, links=links) as file:
-            return file.read().decode()
+            return file.read().decode("utf-8-sig")  # spreadsheets write its mark
     except UnicodeDecodeError:
         raise RefusedFile(f"{path}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:

@@ -157,7 +157,7 @@ def _score(outside: OutsideScore) -> ReferenceScore:
 def _reference_cells(suite: str, files: tuple[Path, ...], name: str) -> tuple[ReferenceCell, ...]:
     cells, every, outside = [], every_score(suite, files), _outside_scores(files)
     if name:
-        groups = (group for table in {*SUITES, suite} for group in every_score(table, files).values())
+        groups = (group for table in dict.fromkeys((*SUITES, suite)) for group in every_score(table, files).values())
         systems = dict.fromkeys(score.system for group in groups for score in group)
         if name not in systems:
             raise UnknownName("reference", name, systems, where="--reference")

@@ -231,6 +231,7 @@ class Choice:
     hours: float  # of all rows, one after another
     beyond: int  # cells whose verdict takes more than the remaining hours
     unknown: int  # cells of unknown length
+    short: int  # cells whose verdict takes more seeds than were named
 
 
 def parse_budget(text: str) -> float:
@@ -265,9 +266,8 @@ def full_budget_verdict(at: AtStep | None, until: int | None) -> Verdict:
 
 def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:
     """The cells that decide most verdicts in ``budget`` hours of one run after another."""
-    undecided = [
-        needed_row for row in rows if row.runnable and (needed_row := _undecided_row(row, verdicts)) is not None
-    ]
+    needs = [(row, seeds) for row in rows if row.runnable and (seeds := _needed_seeds(row, verdicts))]
+    undecided = [_with_seeds(row, seeds) for row, seeds in needs if seeds <= len(row.seeds)]
     priced = sorted((row for row in undecided if row.hours is not None), key=lambda row: row.hours or 0.0)
     hours = [0.0, *accumulate(row.hours or 0.0 for row in priced)]
     count = bisect_right(hours, budget) - 1
@@ -277,20 +277,21 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
         hours=hours[count],
         beyond=len(priced) - count,
         unknown=len(undecided) - len(priced),
+        short=len(needs) - len(undecided),
     )
 
 
-def _undecided_row(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> RemainingRuns | None:
-    """The row with as many seeds as its verdict needs; None if it is decided, or has too few.
-
-    Unfinished seeds come first, all of them, then those that lack the fewest steps.
-    """
+def _needed_seeds(row: RemainingRuns, verdicts: Mapping[CellKey, Verdict]) -> int:
+    """The number of seeds that a row's verdict needs; 0 if it is decided."""
     verdict = verdicts.get(row.key, Verdict("NOT RUN"))
     seeds = seeds_needed(verdict) or 0
     if seeds or verdict == Verdict("INCONCLUSIVE"):  # by unfinished seeds alone
-        seeds = max(seeds, len(row.begun))
-    if not 0 < seeds <= len(row.seeds):
-        return None
+        return max(seeds, len(row.begun))
+    return 0
+
+
+def _with_seeds(row: RemainingRuns, seeds: int) -> RemainingRuns:
+    """The row with this number of seeds: unfinished ones first, then those that lack the fewest steps."""
     order = sorted(range(len(row.seeds)), key=lambda i: (row.seeds[i] not in row.begun, row.seed_steps[i]))
     nearest = sorted(order[:seeds])
     return replace(

@@ -19,7 +19,7 @@ from rlbench import disk, suites
 from rlbench.errors import RefusedFile, suggest
 from rlbench.records import imported
 from rlbench.records.files import folders
-from rlbench.report.cells import Cell, every_cell
+from rlbench.report.cells import Cell, every_cell, select_last_look
 from rlbench.report.parity import Parity, parity_rows
 from rlbench.report.reference_files import read_references, selected_files
 from rlbench.report.reference_table import DATA, SUITES, CellKey, published_scores, row_of
@@ -74,7 +74,8 @@ class Sources(NamedTuple):
         """The rows of parity of each suite, own ones where there are any; a wheel has none."""
         rows: dict[CellKey, Parity] = {}
         for folder in reversed(self.folders):
-            rows |= {row.key: row for row in parity_rows(with_imported(gather(folder), folder), suites)}
+            cells = with_imported(gather(folder), folder).items()
+            rows |= {row.key: row for row in parity_rows({k: select_last_look(runs) for k, runs in cells}, suites)}
         return sorted(rows.values(), key=lambda row: row.key)
 
     def every_run(self) -> dict[CellKey, Runs]:

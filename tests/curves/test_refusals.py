@@ -276,6 +276,11 @@ def test_runs_with_a_monitor_but_no_evaluations_are_named(tmp_path: Path) -> Non
     for name in ("seed_0", "seed_1", "seed_2", "seed_3.csv"):
         (tmp_path / name).rename(tmp_path / "ppo" / name)
     assert [p.name for p in files_left_out(tmp_path, None)] == ["seed_3.csv", "monitor.csv"], "in a folder between"
+    shutil.copy(tmp_path / "ppo" / "seed_0" / "evaluations.npz", tmp_path / "ppo")
+    assert [p.name for p in files_left_out(tmp_path / "ppo", None)] == ["monitor.csv"], (
+        "beside a run in the folder itself"
+    )
+    (tmp_path / "ppo" / "evaluations.npz").unlink()
     seed_2 = tmp_path / "ppo" / "seed_2"
     (seed_2 / "progress.csv").write_text(GOOD)
     (seed_2 / "events.out.tfevents.1.h").write_bytes(b"")

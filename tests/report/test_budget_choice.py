@@ -125,7 +125,8 @@ def test_an_inconclusive_cell_gets_seeds_beyond_the_tenth(
     words = ["plan", "toy", "dqn", "--budget", "900d", "--results", str(tmp_path / "results"), "--json"]
     (catch,) = (cell for cell in json_of(words)["include"] if cell["task"] == "Catch")
     assert catch["seeds"].startswith("10,11")
-    assert "Catch" not in {cell["task"] for cell in json_of([*words, "--seeds", "0-9"])["include"]}
+    assert "Catch" not in {cell["task"] for cell in json_of([*words, "--seeds", "0-11"])["include"]}
+    assert "1 need more seeds than --seeds names" in stdout_of([*words[:-1], "--seeds", "0-11"])
 
 
 def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:

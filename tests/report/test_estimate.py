@@ -16,6 +16,7 @@ from rlbench.report.estimate import (
     mean,
     one_an_epoch,
     peak,
+    sample_std,
     seed_scores,
     steps_to,
 )
@@ -151,3 +152,7 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
 )
 def test_one_evaluation_an_epoch_is_the_nearest_to_its_end(steps: list[int], nearest: list[int]) -> None:
     assert [e.env_steps for e in one_an_epoch([Evaluation(at, 0.0, 0.0) for at in steps], 5_000)] == nearest
+
+
+def test_equal_scores_have_no_std() -> None:
+    assert sample_std([389.6] * 3) == 0.0
