@@ -7,8 +7,9 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import psutil
@@ -27,6 +28,12 @@ INSTRUCTIONS = (
 
 TUNABLES = "GLIBC_TUNABLES"
 """The same of the C library, by its parts ``glibc.cpu.…``; a process reads it only at its start."""
+
+CONTROL_GROUPS = {
+    "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),  # version 2
+    "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+"""By controller: the folder, the files of limit and usage, and the page cache that the kernel can reclaim."""
 
 MODULES = ("*.py", "*.so")  # files that Python imports, as git names them
 
@@ -105,12 +112,8 @@ def commit() -> str | None:
 
 
 def available_memory() -> int:
-    """Bytes of memory for a new process: free on the machine, or in its control group."""
-    free = psutil.virtual_memory().available
-    limit, usage = (_cgroup(name) for name in ("memory.max", "memory.current"))
-    if limit is None or usage is None:
-        return free
-    return min(free, max(0, limit - usage + min(usage, _reclaimable_bytes())))
+    """Bytes of memory for a new process: free on the machine, and in every control group around this process."""
+    return min([psutil.virtual_memory().available, *_free_in_control_groups()])
 
 
 def threads() -> dict[str, str]:
@@ -126,15 +129,19 @@ def omp_threads(name: str = "OMP_NUM_THREADS") -> int | None:
     return int(value) if value.isdecimal() and len(value) < 5 and 0 < int(value) <= MAX_THREADS else None
 
 
-def _reclaimable_bytes() -> int:
-    """Bytes of the control group's page cache that the kernel can reclaim."""
-    lines = _kernel_text("/sys/fs/cgroup/memory.stat").splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.split()[:1] == ["inactive_file"])
-
-
-def _cgroup(name: str) -> int | None:
-    text = _kernel_text(f"/sys/fs/cgroup/{name}").strip()
-    return int(text) if text.isdigit() else None
+def _free_in_control_groups() -> Iterator[int]:
+    """Bytes below the limit of each control group, as containers, SLURM and systemd set it; the page cache counts."""
+    for line in _kernel_text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in CONTROL_GROUPS:
+            continue
+        root, *names, cache = CONTROL_GROUPS[controllers]
+        for group in (PurePosixPath(path), *PurePosixPath(path).parents):
+            limit, usage = (_kernel_text(f"{root}{group}/{name}").strip() for name in names)
+            if limit.isdigit() and usage.isdigit():
+                counts = (line.split() for line in _kernel_text(f"{root}{group}/memory.stat").splitlines())
+                reclaimable = sum(int(count) for name, count in counts if name == cache)
+                yield max(0, int(limit) - int(usage) + min(int(usage), reclaimable))
 
 
 def _cpuinfo(name: str) -> str:

@@ -16,7 +16,7 @@ from tests.conftest import Patch
 @pytest.mark.parametrize(
     ("limit", "usage", "files", "expected"),
     [
-        (None, None, 0, 64),  # nobody limits anything
+        ("max", 15, 0, 64),  # nobody limits anything
         (16, 15, 0, 1),
         (16, 15, 10, 11),  # most of what is used are files that may go
         (16, 15, 20, 16),  # never more than the limit
@@ -24,12 +24,37 @@ from tests.conftest import Patch
         (16, 20, 0, 0),
     ],
 )
-def test_page_cache_counts_as_free_memory(
-    monkeypatch: pytest.MonkeyPatch, limit: int | None, usage: int | None, files: int, expected: int
+@pytest.mark.parametrize("place", ["/", "/user.slice/job_7/step_0"])
+@pytest.mark.parametrize(
+    ("line", "root", "names"),
+    [
+        ("0::", "/sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "4:memory:",
+            "/sys/fs/cgroup/memory",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_memory_is_free_below_the_limits_of_control_groups(
+    line: str,
+    root: str,
+    names: tuple[str, str, str],
+    place: str,
+    limit: int | str,
+    usage: int,
+    files: int,
+    expected: int,
+    monkeypatch: Patch,
 ) -> None:
+    group = root + str(Path(place).parent)  # the job's, above the process's own
+    values = {
+        "/proc/self/cgroup": f"9:name=systemd:/\n{line}{place}\n",
+        f"{group}/memory.stat": f"{names[2]} {files}\n",
+    }
+    values |= {f"{group}/{names[0]}": f"{limit}\n", f"{group}/{names[1]}": f"{usage}\n"}
     monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=64))
-    monkeypatch.setattr(machine, "_cgroup", {"memory.max": limit, "memory.current": usage}.get)
-    monkeypatch.setattr(machine, "_reclaimable_bytes", lambda: files)
+    monkeypatch.setattr(machine, "_kernel_text", lambda path: values.get(path, ""))
     assert machine.available_memory() == expected
 
 
