@@ -185,11 +185,8 @@ def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop
 
 def fail_lost_run(store: Store, reason: str) -> None:
     """Record a run as failed whose process is gone, from its epochs on disk."""
-    clock = Clock()
-    for epoch in store.epochs[-1:]:
-        counts = {"env_steps": epoch.env_steps, "rows": 0, "updates": epoch.updates, "epochs": epoch.number}
-        clock.load_state_dict({**counts, "seconds": epoch.seconds})
-    _finish(store, clock, (), reason)
+    before = store.outcome
+    _finish(store, next(iter(store.epochs[-1:]), Clock()), () if before is None else before.inexact, reason)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -346,7 +343,7 @@ def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> 
 
 def _finish(
     store: Store,
-    clock: Clock,
+    clock: Clock | Epoch,
     inexact: tuple[int, ...],
     reason: str,
     status: Status = "failed",

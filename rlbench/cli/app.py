@@ -224,6 +224,7 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         )
     elif isinstance(error, MemoryError) or any(word in str(error).lower() for word in NO_MEMORY):
         print_error(f"memory is exhausted ({error!r}); free some, or raise `ulimit -v`, and run the same command again")
+        return ResourceExhausted.exit_code
     elif (limit := os.strerror(errno.EMFILE)) in str(error):
         print_error(f"{limit}: raise `ulimit -n`, and run the same command again")
     elif (no_space := os.strerror(errno.ENOSPC)) in str(error):

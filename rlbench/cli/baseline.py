@@ -35,8 +35,8 @@ def baseline(
     from rlbench.report.run_index import gather
 
     if action == "save":
-        suites_named(suite or (), results)
-        cells = {key: runs for key, runs in gather(results).items() if not suite or key.suite in suite}
+        names = suites_named(suite or (), results)
+        cells = {key: runs for key, runs in gather(results).items() if key.suite in names}
         content = saved.baseline_of(cells)
         if not content.cells:
             raise UsageError(f"{results}: no finished run of documented settings, so nothing to save; run some first")

@@ -124,6 +124,8 @@ def verify_dataset(
             rows.append((name, seal.sha256, None))
         except RlbenchError as error:
             rows.append((name, "-", str(error)))
+        except OSError as error:
+            rows.append((name, "-", f"{error.filename}: {error.strerror}; check its permissions"))
     if rows or json:
         datasets = [{"name": name, "sha256": None if fault else digest, "fault": fault} for name, digest, fault in rows]
         text = "\n".join(f"{one_line(name)}\t{one_line(fault or f'ok {digest}')}" for name, digest, fault in rows)
@@ -225,7 +227,7 @@ def import_data(
     elif path.suffix == ".zip":
         if task is None:
             raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
-        print_text(import_policy(path, task=task, output=output or Path(f"{path.stem}.safetensors")))
+        print_text(import_policy(path, task=task, output=output or Path(f"{name or path.stem}.safetensors")))
     elif task is not None or output is not None:
         raise UsageError(f"{path}: is no zip; --task and --output are for policies")
     elif is_recording(path):

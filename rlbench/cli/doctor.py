@@ -82,7 +82,7 @@ def _findings(suites: list[str], results: Path) -> Iterator[Finding]:
     yield _package("gymnasium", "gymnasium>=1.2")
     if "atari" in suites:
         yield _roms()
-        yield _optional_package("envpool", "envpool>=1.2", "another stepper of Atari games, task.env=envpool")
+        yield _package("envpool", "envpool>=1.2", "another stepper of Atari games, task.env=envpool")
     if {"mujoco", "goals"} & set(suites):
         yield _package("mujoco", "mujoco>=3.2,<4")
     if "goals" in suites:
@@ -136,7 +136,8 @@ def _has_rom(game: str) -> bool:
     return False
 
 
-def _package(name: str, requirement: str) -> Finding:
+def _package(name: str, requirement: str, purpose: str = "") -> Finding:
+    """A package that runs need, or one with a ``purpose`` that they do without."""
     from importlib.metadata import version
 
     from rlbench.envs.opengl import import_remedy
@@ -144,17 +145,10 @@ def _package(name: str, requirement: str) -> Finding:
     module = _try_import(name)
     if isinstance(module, ModuleType):
         return Finding("ok", name, version(name))
+    if purpose:
+        return Finding("optional", name, f"{module}; {purpose}: `{INSTALL} '{requirement}'`")
     backend = import_remedy() if name in IMPORT_OPENGL else None
     return Finding("missing", name, backend or f"{module}; `{INSTALL} '{requirement}'`")
-
-
-def _optional_package(name: str, requirement: str, purpose: str) -> Finding:
-    from importlib.metadata import version
-    from importlib.util import find_spec
-
-    if find_spec(name) is not None:
-        return Finding("ok", name, version(name))
-    return Finding("optional", name, f"not installed; {purpose}: `{INSTALL} '{requirement}'`")
 
 
 def _compiler() -> Finding:
@@ -182,9 +176,12 @@ def _disk(results: Path) -> Finding:
 
 
 def _memory(suite: str) -> Finding:
+    from rlbench import suites
     from rlbench.config.footprint import footprint, size_text
     from rlbench.records.machine import available_memory
 
+    if problem := suites.unavailable_reason(suite):  # of a plug-in
+        return Finding("missing", "suite", problem)
     free, spec = available_memory(), _largest_run(suite)
     need = footprint(spec).total
     text = f"{size_text(free)} available, {size_text(need)} needed by a run of {suite}"
@@ -215,7 +212,7 @@ def _largest_run(suite: str) -> Spec:
     specs = [
         suites.spec(suite, algo, task)
         for algo in suites.algorithms(suite)
-        for task in suites.tasks(suite, with_reference=True)
+        for task in suites.tasks(suite, with_reference=True) or suites.tasks(suite)
         if suites.has_cell(suite, algo, task)
     ]
     return max(specs, key=lambda spec: footprint(spec).total)

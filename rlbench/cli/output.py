@@ -191,15 +191,24 @@ def _open_again(path: Path, option: str) -> IO[bytes]:
 
 def terminal_width() -> int | None:
     """Columns of stdout's terminal; None for a pipe or a file, where no line is folded."""
+    return _terminal_size("COLUMNS", 0)
+
+
+def terminal_height() -> int | None:
+    """Lines of stdout's terminal; None where it states none."""
+    return _terminal_size("LINES", 1)
+
+
+def _terminal_size(name: str, index: int) -> int | None:
     stdout = results_stream()
     try:
         if not stdout.isatty():
             return None
-        columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() else os.get_terminal_size(stdout.fileno()).columns
+        value = os.environ.get(name, "")
+        size = int(value) if value.isdecimal() else os.get_terminal_size(stdout.fileno())[index]
     except (AttributeError, ValueError, OSError):  # closed; ``print_text`` reports it
         return None
-    return width or None  # a serial line or a container's terminal may state 0
+    return size or None  # a serial line or a container's terminal may state 0
 
 
 def print_note(message: str) -> None:

@@ -11,9 +11,9 @@ from rlbench import disk
 from rlbench.cli.dataset_option import rows_of
 from rlbench.config.footprint import footprint, size_text
 from rlbench.config.run import Runtime, Spec
-from rlbench.errors import DoesNotFit, RefusedFile, UsageError
-from rlbench.records.store import folder_of, read_outcome
-from rlbench.sweep.plan import REMEDIES, refuse_too_large
+from rlbench.errors import DoesNotFit, UsageError
+from rlbench.records.store import folder_of
+from rlbench.sweep.plan import REMEDIES, is_due, refuse_too_large
 
 
 def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
@@ -61,14 +61,6 @@ def check_memory(specs: list[Spec], runtime: Runtime) -> None:
         on_device = need.replay + need.networks if on_gpu else 0
         refuse_too_large(spec, need, str(device), on_device, gpu_memory)
         refuse_too_large(spec, need, "this machine", need.total - on_device, host)
-
-
-def is_due(spec: Spec, results: Path) -> bool:
-    """Return whether a run has not ended."""
-    with suppress(RefusedFile):  # the run itself reports it
-        outcome = read_outcome(folder_of(spec, results))
-        return outcome is None or outcome.status == "interrupted"
-    return True
 
 
 def _checkpoint_bytes(folder: Path) -> int:

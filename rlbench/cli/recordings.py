@@ -31,6 +31,7 @@ from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
 from rlbench.datasets.summary import Distribution, recording_summary
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import machine
+from rlbench.signals import INTERRUPTIONS
 
 MESSAGES: Final = 10  # progress messages of one recording
 MAX_FACT: Final = 1e300  # a larger number is none that was written here
@@ -52,7 +53,7 @@ def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: b
         recorder = EpisodeRecorder(games, run, checkpoint, folder)
         try:
             print_progress(recorder, games, quiet=quiet)
-        except KeyboardInterrupt:
+        except INTERRUPTIONS:
             recorder.shards.writer.flush()
             use = "use what is there with rlbench data subset, or make it again by the same command"
             print_note(f"{folder}: broken off; {use}")
@@ -193,7 +194,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     if folder.is_dir() and any(folder.glob("play.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     free = machine.available_memory()
-    count = workers or max(1, min(os.cpu_count() or 1, free // SHARD_BYTES))
+    count = workers or max(1, min(len(os.sched_getaffinity(0)), free // SHARD_BYTES))
     converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, max_bytes=free // min(count, len(paths)))
     columns: shard_conversion.Columns | None = None
     if kind == "dqn-replay":

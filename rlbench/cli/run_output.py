@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rlbench.cli.dataset_option import reference_score, rows_of, run_document
 from rlbench.cli.options import seeds_text
 from rlbench.cli.output import print_error, print_note, print_result, terminal_width
-from rlbench.cli.preflight import is_due
 from rlbench.cli.status import duration
 from rlbench.config.footprint import Footprint, footprint, size_text
 from rlbench.config.names import count_text, printable
@@ -31,6 +30,7 @@ from rlbench.report.sources import RUNS, checkout_records
 from rlbench.report.tables import score_text
 from rlbench.report.verdict import DECIDED, MAX_MORE_SEEDS
 from rlbench.sweep.events import Ending
+from rlbench.sweep.plan import is_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections import Counter
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.options import Json, OnlySuite, Records, option
-from rlbench.cli.output import print_error, print_result, print_text, results_stream, terminal_width
+from rlbench.cli.output import print_error, print_result, print_text, results_stream, terminal_height, terminal_width
 from rlbench.config.names import count_text, number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.report.columns import aligned
@@ -79,7 +78,7 @@ def _watch(results: Path | None, suite: str | None, states: Sequence[str] | None
     with suppress(KeyboardInterrupt):
         while True:
             text = _text(_statuses(results, suite, states), states)
-            text = _cut(text, *shutil.get_terminal_size()) if redraws else text
+            text = _cut(text, terminal_width() or 80, terminal_height() or 24) if redraws else text
             lines = text.replace("\n", f"{ERASE_LINE}\n")  # written over what was there, so that nothing flashes
             print_text(f"{HOME}{lines}{ERASE_BELOW}" if redraws else text)
             time.sleep(SECONDS_BETWEEN_LOOKS)

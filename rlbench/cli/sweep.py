@@ -206,9 +206,11 @@ def _free_gpus(device: str) -> tuple[int, ...]:
     if device == "cpu" or not any(Path(place).exists() for place in GPU_DRIVERS):
         return ()
     command = [sys.executable, "-P", "-c", FREE_GPU_MEMORY]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603 - our own words
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
     free = tuple(int(word) for word in done.stdout.split()) if done.returncode == 0 else ()
     _, _, number = device.partition(":")
-    if not number.isdigit() or int(number) >= len(free):
+    if not number.isdigit():
         return free
+    if int(number) >= len(free):
+        return ()  # the run refuses the device
     return tuple(bytes_free if gpu == int(number) else 0 for gpu, bytes_free in enumerate(free))

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlbench.config.footprint import Footprint, eval_worker_count, footprint, size_text, useful_threads
 from rlbench.config.names import count_text
 from rlbench.config.run import Spec
-from rlbench.errors import DoesNotFit, UsageError
-from rlbench.records.store import folder_of
+from rlbench.errors import DoesNotFit, RefusedFile, UsageError
+from rlbench.records.store import folder_of, read_outcome
 
 REMEDIES = {
     "replay": "lower algo.replay.capacity with --set",
     "rollouts": "lower algo.rollout_length with --set",
-    "data": "learn from a part of the data",
+    "data": "learn from fewer recorded games, which rlbench data subset makes",
 }
 """Remedies for a run that does not fit into memory, by what it learns from."""
 
@@ -93,7 +94,7 @@ def jobs_of(
     ``steps`` returns the number of transitions in a run's data set, where its file is present.
 
     Raises:
-        DoesNotFit: a run needs more than the whole machine has.
+        DoesNotFit: a run that has not ended needs more than the whole machine has.
     """
     share = threads or max(1, machine.cores // processes)
     jobs: list[Job] = []
@@ -103,9 +104,18 @@ def jobs_of(
         need = footprint(spec, evaluating, steps=steps(spec))
         job = _job(spec, results, machine, learning, evaluating, need)
         jobs.append(job)
-        refuse_too_large(spec, need, "this machine", job.memory, machine.memory)
-        refuse_too_large(spec, need, "a GPU", job.gpu, max(machine.gpus, default=0))
+        if is_due(spec, results):
+            refuse_too_large(spec, need, "this machine", job.memory, machine.memory)
+            refuse_too_large(spec, need, "a GPU", job.gpu, max(machine.gpus, default=0))
     return jobs
+
+
+def is_due(spec: Spec, results: Path) -> bool:
+    """Return whether a run has not ended."""
+    with suppress(RefusedFile):  # the run itself reports it
+        outcome = read_outcome(folder_of(spec, results))
+        return outcome is None or outcome.status == "interrupted"
+    return True
 
 
 def refuse_too_large(spec: Spec, need: Footprint, place: str, memory: int, free: int) -> None:

@@ -1,13 +1,16 @@
 """The output of ``rlbench data``."""
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from rlbench.datasets import dataset_fetch
+from rlbench.datasets import checksums, dataset_fetch
 from rlbench.datasets.loader import load_dataset
 from tests.commands import json_of, line_of_refusal, run_command, stdout_of
 
@@ -99,6 +102,20 @@ def test_verify_notices_a_change_since_the_first_use(own: Path) -> None:
     code, out, error = run_command("data verify --json")
     assert code == 2 and "recorded was" in json.loads(out)["datasets"][0]["fault"]
     assert "1 of 1 data sets did not pass: rlb-toy" in error
+
+
+def test_verify_goes_on_after_a_file_that_it_may_not_read(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(own, own.with_name("rlb-a.hdf5"))
+    verify = checksums.verify
+
+    def refused(path: Path) -> checksums.Seal:
+        if path.stem == "rlb-a":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return verify(path)
+
+    monkeypatch.setattr(checksums, "verify", refused)
+    first, second = stdout_of("data verify", 2).splitlines()
+    assert first.endswith("rlb-a.hdf5: Permission denied; check its permissions") and second.startswith("rlb-toy\tok ")
 
 
 def test_import_verifies_and_names_a_data_set(own: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def saved(record_run: RecordRun) -> Path:
     """A baseline of five seeds, and no records beside it."""
     for seed, noise in enumerate([0.0, 0.02, -0.02, 0.01, -0.01]):
         toy(record_run, 0.9, seed, noise=noise)
-    stdout_of("baseline save base.json")
+    stdout_of("baseline save base.json --suite all")
     Path("results").rename("before")
     return Path("base.json")
 

@@ -24,6 +24,8 @@ from rlbench.records.epochs import line_of
 from rlbench.records.locks import FolderLock
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
+from rlbench.run import fail_lost_run
+from tests import conftest
 from tests.conftest import RecordRun
 from tests.forging import locked, reseal
 
@@ -418,3 +420,13 @@ def test_a_lock_server_that_is_gone_ends_no_command(tmp_path: Path, monkeypatch:
     assert lock.acquire()
     monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(errno.ESTALE, "stale file handle")))
     lock.release()
+
+
+def test_a_lost_run_keeps_its_counts_and_its_inexact_resumes(tmp_path: Path) -> None:
+    store = locked(CATCH, tmp_path)
+    store.append(conftest.epoch(0, 1.0, 40))
+    store.finish(replace(outcome("interrupted", 1), inexact=(20,)))
+    fail_lost_run(store, "it hangs")
+    last = store.outcome
+    assert last is not None and (last.status, last.env_steps, last.inexact) == ("failed", 40, (20,))
+    store.release()

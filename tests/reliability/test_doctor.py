@@ -152,7 +152,7 @@ LACKS = {
     ),
     "hdf5": Lack("offline", lambda patch: without(patch, "h5py"), "h5py", "pip install 'h5py>=3.12'"),
     "envpool": Lack(
-        "atari", lambda patch: patch.setattr(importlib.util, "find_spec", lambda _: None), "envpool", "not installed", 0
+        "atari", lambda patch: without(patch, "envpool"), "envpool", "pip install 'envpool>=1.2'", 0
     ),
     "compiler": Lack(
         "toy", lambda patch: patch.setattr(shutil, "which", lambda _: None), "c++ compiler", "`apt install g++`", 0

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.cli.output import terminal_width
+from rlbench.cli.output import terminal_height, terminal_width
 from rlbench.report.reference_table import DATA
 from tests.commands import RLBENCH, run_command, run_process
 from tests.conftest import Patch
@@ -157,9 +157,12 @@ def test_the_width_of_a_terminal_is_that_it_states(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 0, size, 0, 0))
     monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.delenv("LINES", raising=False)
     with os.fdopen(ours), os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        assert terminal_width() == width
+        assert terminal_width() == width and terminal_height() is None
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 7, size, 0, 0))
+        assert terminal_height() == 7
 
 
 QUERIES = [

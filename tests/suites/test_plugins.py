@@ -19,6 +19,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench import checkpoint, suites
+from rlbench.cli import doctor
 from rlbench.cli.app import TERMINATING
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
@@ -291,6 +292,18 @@ def test_broken_plugin_is_one_warning(name: str, site: Path) -> None:
     assert exit_code == 2 and len(error.splitlines()) == 1 and "sorry 1.0" in error
     assert run_command(["show", "toy", "dqn", "Catch"])[0] == 0
     assert "sorry" not in run_command(["table", "toy"])[2]
+    finding = doctor._memory("sorry")
+    assert (finding.state, text in finding.detail) == ("missing", True)
+
+
+def test_the_memory_of_a_plug_in_without_references_is_that_of_its_tasks(site: Path) -> None:
+    install(
+        site,
+        "loud",
+        f"{PRINTING}ALGORITHMS, TASKS, DOCUMENTED = ['dqn'], {{'Catch': 'Catch'}}, ()\n",
+        "[rlbench.suites]\nloud = loud\n",
+    )
+    assert doctor._memory("loud").what == "memory"
 
 
 @pytest.fixture

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlbench import suites
+from rlbench.cli import sweep
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.sweep.plan import Job, Machine, Placement, fewer_threads, jobs_of, parse_shard, place, worker_count
+from tests.conftest import Patch
 
 CATCH = suites.spec("toy", "dqn", "Catch")
 PONG = suites.spec("atari", "dqn", "PongNoFrameskip-v4")
@@ -78,11 +81,22 @@ def test_gpu_holds_replay_and_networks() -> None:
     assert gpu.memory < host.memory and gpu.threads == 1
 
 
-def test_run_larger_than_the_machine_is_refused_with_the_number() -> None:
+def test_run_larger_than_the_machine_is_refused_with_the_number_unless_it_has_ended(monkeypatch: Patch) -> None:
     with pytest.raises(DoesNotFit, match=r"atari/dqn/Pong.*1\.\d\d GB of it on this machine, which has 1\.00 GB free"):
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)
     with pytest.raises(DoesNotFit, match="GPU"):
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, gpus=(GB,)), 1, None)
+    monkeypatch.setattr("rlbench.sweep.plan.is_due", lambda *_: False)
+    assert len(jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)) == 1
+
+
+@pytest.mark.parametrize(("device", "free"), [("cuda", (7, 9)), ("cuda:1", (0, 9)), ("cuda:2", ()), ("cpu", ())])
+def test_free_memory_is_that_of_the_gpus_that_a_device_allows(
+    device: str, free: tuple[int, ...], monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(sweep, "GPU_DRIVERS", ("/",))
+    monkeypatch.setattr(sweep.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="7 9", returncode=0))
+    assert sweep._free_gpus(device) == free
 
 
 @pytest.mark.parametrize(
