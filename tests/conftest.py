@@ -14,6 +14,7 @@ from rlbench.seeds import Seeds
 from tests.forging import locked
 
 RecordRun = Callable[..., Path]
+RecordSeeds = Callable[..., list[Path]]
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
@@ -92,5 +93,15 @@ def record_run(tmp_path: Path) -> RecordRun:
             store.finish(Outcome(status=status, final=means[-1] if means else None, **counts, **best, **rest))
         store.release()
         return store.folder
+
+    return write
+
+
+@pytest.fixture
+def record_seeds(record_run: RecordRun) -> RecordSeeds:
+    """Writes a run for each list of evaluation means, its seeds from ``start`` on."""
+
+    def write(*means: Sequence[float], start: int = 0, **words: object) -> list[Path]:
+        return [record_run(row, seed=seed, **words) for seed, row in enumerate(means, start)]
 
     return write

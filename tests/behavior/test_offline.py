@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from rlbench import checkpoint, suites
-from rlbench.algorithms.cql import CQL, SACWithCloning
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
 from rlbench.assembly.offline import experience
@@ -18,7 +17,6 @@ from rlbench.cli.app import main
 from rlbench.cli.dataset_option import Data, check_data, refuse_other_data
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import checksums, loader
 from rlbench.datasets.checksums import seal_of
 from rlbench.datasets.d4rl import read_d4rl
@@ -46,15 +44,15 @@ def spec_of(algorithm: str, *changes: str, task: str = "rlb-hopper-medium") -> S
     return apply_settings(suites.spec("offline", algorithm, task), [parse(c) for c in (*SMALL, *changes)])
 
 
-def write(path: Path, *, seed: int = 0, steps: int = 300, features: int = 11, actions: int = 3) -> Path:
+def write(path: Path, *, seed: int = 0, steps: int = 300) -> Path:
     """A file in D4RL's layout with episodes of 25 steps, every second one terminated."""
     path.parent.mkdir(exist_ok=True)
     draw = np.random.default_rng(seed)
-    obs = draw.standard_normal((steps + 1, features)).astype(np.float32)
+    obs = draw.standard_normal((steps + 1, 11)).astype(np.float32)
     ends = np.arange(1, steps + 1) % 25 == 0
     with h5py.File(path, "w") as file:
         file["observations"], file["next_observations"] = obs[:-1], obs[1:]
-        file["actions"] = draw.uniform(-1, 1, (steps, actions)).astype(np.float32)
+        file["actions"] = draw.uniform(-1, 1, (steps, 3)).astype(np.float32)
         file["rewards"] = draw.standard_normal(steps).astype(np.float32)
         file["terminals"] = ends & (np.arange(steps) // 25 % 2 == 0)
         file["timeouts"] = ends & (np.arange(steps) // 25 % 2 == 1)
@@ -83,7 +81,6 @@ def test_run_counts_gradient_steps_and_evaluates_after_every_epoch(algorithm: st
     assert [e.env_steps for e in record.epochs] == [0, 0, 0, 0]
     assert all(e.collected is None and e.evaluated is not None for e in record.epochs)
     assert [e.updated and e.updated.count for e in record.epochs] == [None, 40, 40, 40]
-    assert record.outcome is not None
     assert (record.outcome.updates, record.outcome.steps, record.outcome.status) == (120, 120, "done")
 
 
@@ -130,13 +127,6 @@ def test_a_checkpoint_made_with_other_data_is_refused(data: Path, tmp_path: Path
     assert outcome_of(folder_of(spec, tmp_path)).status == "done"
 
 
-def test_data_of_another_environment_are_refused_by_their_shapes(tmp_path: Path) -> None:
-    other = write(tmp_path / "rlb-hopper-medium.hdf5", features=17, actions=6)
-    spec = spec_of("il")
-    with pytest.raises(RefusedFile, match=r"17 and 6 dimensions, Hopper-v4 has 11 and 3"):
-        build(spec, Runtime(device="cpu", threads=1, dataset=str(other)), describe(spec))
-
-
 def test_generated_set_is_never_taken_for_another(tmp_path: Path) -> None:
     own = write(tmp_path / "own.hdf5")
     with h5py.File(own, "a") as file:
@@ -144,11 +134,9 @@ def test_generated_set_is_never_taken_for_another(tmp_path: Path) -> None:
     runtime = Runtime(device="cpu", threads=1, dataset=str(own))
     for task in ("hopper-medium-v2", "rlb-hopper-medium"):
         spec = spec_of("il", task=task)
-        assert isinstance(spec.task, OfflineTask)
         with pytest.raises(RefusedFile, match=f"is rlb-hopper-expert, not {task}; .*--task Hopper-v4"):
             experience(spec, spec.task, runtime)
     for spec in (spec_of("il", task="rlb-hopper-expert"), spec_of("il", "task.dataset=own-1", task="Hopper-v4")):
-        assert isinstance(spec.task, OfflineTask)
         assert (~experience(spec, spec.task, runtime).data.final).sum() == 300
 
 
@@ -157,11 +145,9 @@ def test_file_of_another_name_is_not_taken_for_the_set(task: str, tmp_path: Path
     """Nothing in D4RL's files says which one they are: a row of the table must not hold whatever was at hand."""
     runtime = Runtime(device="cpu", threads=1, dataset=str(write(tmp_path / "hopper_expert-v2.hdf5")))
     spec = spec_of("il", task=task)
-    assert isinstance(spec.task, OfflineTask)
     with pytest.raises(RefusedFile, match=rf"is not called as {task} is; .*--task Hopper-v4"):
         experience(spec, spec.task, runtime)
     spec = spec_of("il", "task.dataset=mine-1", task="Hopper-v4")
-    assert isinstance(spec.task, OfflineTask)
     assert (~experience(spec, spec.task, runtime).data.final).sum() == 300
 
 
@@ -175,7 +161,6 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
 
     monkeypatch.setattr(checksums, "compute_seal", count_hash)
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(data))
-    assert isinstance(spec.task, OfflineTask)
     check = check_data(spec, runtime)
     assert check is not None and hashed == [data]
     build(spec, runtime, describe(spec), check.seal)
@@ -223,7 +208,6 @@ def test_file_that_changes_before_it_is_read_is_refused(moment: str, tmp_path: P
     """The record names the former file; nothing else would tell that the run learned from another."""
     path = write(tmp_path / "rlb-hopper-medium.hdf5")
     spec, runtime, read = spec_of("il"), Runtime(device="cpu", dataset=str(path)), loader.load_dataset
-    assert isinstance(spec.task, OfflineTask)
     seal = seal_of(path)
 
     def replace(*arguments, **options) -> Dataset:
@@ -257,7 +241,6 @@ def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path, mon
 def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "rlb-hopper-medium.hdf5")
     spec, runtime = spec_of("il"), Runtime(device="cpu", threads=1, dataset=str(path))
-    assert isinstance(spec.task, OfflineTask)
     recipe = RECIPES["rlb-hopper-medium"]
     former = recipe.model_copy(update={"seed": 1})
     for recipe_version, is_refused in [(recipe, False), (former, True)]:
@@ -304,9 +287,7 @@ def test_data_by_path_are_named_by_their_checksum(tmp_path: Path) -> None:
 
 
 def trainer_of(spec: Spec, data: Path) -> OfflineTrainer:
-    trainer = build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
-    assert isinstance(trainer, OfflineTrainer)
-    return trainer
+    return build(spec, Runtime(device="cpu", threads=1, dataset=str(data)), describe(spec))
 
 
 def test_training_and_evaluation_use_the_datas_normalization(data: Path) -> None:
@@ -351,7 +332,6 @@ def test_episode_returns_are_in_order_and_include_unfinished_episodes(tmp_path: 
 def test_cql_clones_behavior_only_in_its_first_gradient_steps(data: Path) -> None:
     trainer = trainer_of(spec_of("cql", "algo.method.bc_steps=80"), data)
     learner = trainer.learner
-    assert isinstance(learner, CQL) and isinstance(learner.sac, SACWithCloning)
     cloned = {progress.updates: bool(learner.sac.cloning) for progress in trainer if progress.updates}
     assert cloned == {updates: updates <= 80 for updates in (25, 40, 65, 80, 105, 120)}
 

@@ -8,7 +8,6 @@ from rlbench.algorithms.base import OffPolicyLearner
 from rlbench.assembly.discrete import discrete_offline_parts
 from rlbench.assembly.environments import describe
 from rlbench.buffers.dataset import dataset_ring
-from rlbench.config.offline import DiscreteOfflineConfig
 from rlbench.ops.types import Transition
 from tests.behavior.played import Recording, half_trained, play_episodes, score
 from tests.slow import slow_but
@@ -34,7 +33,6 @@ def data(task: str) -> Recording:
 def train(algorithm: str, task: str, data: Recording, seed: int) -> OffPolicyLearner[Transition]:
     torch.manual_seed(seed)
     spec = suites.spec("offline", algorithm, task, seed=seed)
-    assert isinstance(spec.algo, DiscreteOfflineConfig)
     learner = discrete_offline_parts(spec, spec.algo, describe(spec), CPU).learner
     generator = torch.Generator().manual_seed(seed)
     source = dataset_ring(data.dataset, n_step=spec.algo.n_step, gamma=spec.algo.gamma, generator=generator, device=CPU)

@@ -19,7 +19,7 @@ from rlbench.cli.output import write_file
 from rlbench.errors import Interrupted, RefusedFile, RlbenchError, UsageError
 from rlbench.report.tables import TEXTS
 from rlbench.signals import Terminated, interruption_behind
-from tests.commands import RLBENCH, run_command, run_process, stderr_of, stdout_of
+from tests.commands import RLBENCH, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch, RecordRun
 from tests.laws.layers import HEAVY
 
@@ -49,12 +49,6 @@ def raising(monkeypatch: Patch, error: BaseException) -> None:
     monkeypatch.setattr(command, "app", broken)
 
 
-def test_help_goes_to_stdout_and_succeeds() -> None:
-    code, out, error = run_command("--help")
-    assert (code, error) == (0, "")
-    assert all(f"\n  {verb}" in out for verb in ("run", "table", "list", "show", "status", "doctor"))
-
-
 def test_no_verb_shows_five_lines_of_typical_use_and_is_a_usage_error() -> None:
     lines = stdout_of("", 2).splitlines()
     assert len(lines) == 5 and all(line.startswith("rlbench ") for line in lines)
@@ -66,10 +60,6 @@ def test_options_of_run_are_grouped_in_panels(monkeypatch: Patch) -> None:
     panels = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert panels == ["Arguments:", "What to run:", "How long:", "Where:", "Output:", "Rarely used:"]
     assert len(lines) <= 84
-
-
-def test_the_version_is_printed() -> None:
-    assert stdout_of("--version") == f"rlbench {__version__}\n"
 
 
 @pytest.mark.parametrize("verb", ["run", "table", "list", "show", "status", "doctor"])

@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlbench import suites
 from rlbench.assembly.foreign_policy import ForeignActor, sb3_actor
 from rlbench.datasets.sb3_import import read_policy
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -24,9 +23,11 @@ from rlbench.errors import RefusedFile
 from rlbench.evaluation import model_process
 from rlbench.evaluation.model_process import ModelClient, ModelFormat
 from tests.commands import line_of_refusal, run_command, stdout_of
+from tests.datasets.onnx.make import Balance
 from tests.laws.source import ROOT
 from tests.zips import torch_zip, zip_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by torch itself
 FILES = ROOT / "tests/datasets/sb3"
 MODELS = ROOT / "tests/datasets/onnx"
 PREDICTED: dict[str, list[float]] = json.loads((FILES / "actions.json").read_text())
@@ -118,16 +119,7 @@ def test_model_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.Monk
     assert "1.00 GB are free" in line_of_refusal("eval --policy m.pt --format torchscript toy CartPole-v1")
 
 
-class Balance(nn.Module):
-    """Push the cart below the falling pole."""
-
-    def forward(self, obs: Tensor) -> Tensor:
-        lean = obs[:, 2] + obs[:, 3] * 0.5 + obs[:, 1] * 0.05
-        return torch.stack([-lean, lean], 1)
-
-
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("form", ["torchscript", "onnx"])
 def test_model_is_evaluated_and_compared_with_the_reference(form: str, tmp_path: Path) -> None:
     model = MODELS / "balance.onnx"
@@ -213,7 +205,6 @@ class Failing(nn.Module):
         return obs @ torch.ones(7, 7)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("module", "text"),
     [(Transposed(), "2 rows to 3"), (Failing(), r"fails \(RuntimeError: mat1 and mat2 shapes cannot be multiplied")],
@@ -231,26 +222,16 @@ class Printing(nn.Module):
         return 2 * obs
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_model_may_print(tmp_path: Path) -> None:
-    torch.jit.save(torch.jit.script(Printing()), tmp_path / "m.pt")
-    obs = np.arange(6, dtype=np.float32).reshape(3, 2)
-    with ModelClient(tmp_path / "m.pt", "torchscript") as client:
-        assert (client(obs) == 2 * obs).all()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_torchscript_packed_again_by_another_program_plays(tmp_path: Path) -> None:
+def test_torchscript_that_prints_and_was_packed_again_by_another_program_plays(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(Printing()), tmp_path / "m.pt")
     with zipfile.ZipFile(tmp_path / "m.pt") as saved, zipfile.ZipFile(tmp_path / "again.pt", "w") as again:
         for name in saved.namelist():
             again.writestr(name, saved.read(name))  # without the flag of UTF-8 names
-    obs = np.ones((3, 2), np.float32)
+    obs = np.arange(6, dtype=np.float32).reshape(3, 2)
     with ModelClient(tmp_path / "again.pt", "torchscript") as client:
         assert (client(obs) == 2 * obs).all()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_changed_torchscript_file_is_refused(tmp_path: Path) -> None:
     module = nn.Linear(2, 2)
     torch.jit.save(torch.jit.script(module), tmp_path / "m.pt")
@@ -274,7 +255,6 @@ class Huge(nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(("module", "text"), [(Endless(), "no answer in time"), (Huge(), "fails|ended with code")])
 def test_hanging_or_oversized_model_is_refused(
     module: nn.Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -296,13 +276,11 @@ client(numpy.ones((2, 4), numpy.float32))
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_looping_model_ends_with_its_killed_command(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(Endless()), tmp_path / "m.pt")
     with subprocess.Popen(
         [sys.executable, "-c", CALL, tmp_path / "m.pt"], stdout=subprocess.PIPE, text=True
     ) as command:
-        assert command.stdout is not None
         model = psutil.Process(int(command.stdout.readline()))
         time.sleep(2)  # the model loops now, and no longer reads its stdin
         command.kill()
@@ -368,8 +346,3 @@ def test_invalid_model_output_is_refused(output: list[list[float]], info: EnvInf
 def test_actions_in_the_environments_units_are_scaled_and_clipped() -> None:
     actor = ForeignActor(Path("m.pt"), lambda _: np.array([[-3.0], [1.0], [2.0]]), PENDULUM, normalized=False)
     assert actor.act(torch.zeros(3, 3), "eval").tolist() == [[-1.0], [0.5], [1.0]]
-
-
-def test_every_algorithm_of_an_sb3_zip_is_in_a_suite() -> None:
-    algorithms = {name for suite in ("toy", "mujoco") for name in suites.algorithms(suite)}
-    assert {"ppo", "a2c", "trpo", "dqn", "sac", "td3", "ddpg"} <= algorithms

@@ -15,13 +15,18 @@ from rlbench.report import check, run_index
 from rlbench.report.run_index import gather
 from rlbench.suites.plugins import Package
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.conftest import Capture, Patch, RecordRun
+from tests.conftest import Capture, Patch, RecordRun, RecordSeeds
 from tests.reliability.test_hostile_curves import REFERENCE
 from tests.slow import slow_but
 
 
-def toy(record_run: RecordRun, level: float, seed: int, *, noise: float = 0.0, **more: object) -> Path:
-    return record_run([-0.6, level + noise, level], suite="toy", task="Catch", seed=seed, **more)
+def toy(
+    record_run: RecordRun, level: float, *seeds: int, noise: float = 0.0, step: float = 0.0, **more: object
+) -> None:
+    """Runs of Catch that end at a level; the evaluation before lies ``noise`` above it, and ``step`` more a seed."""
+    for seed in seeds:
+        means = [-0.6, level + noise + step * seed, level]
+        record_run(means, suite="toy", task="Catch", seed=seed, **more)
 
 
 @pytest.fixture
@@ -35,8 +40,7 @@ def saved(record_run: RecordRun) -> Path:
 
 
 def test_a_regression_exits_3_and_names_the_cell(record_run: RecordRun, saved: Path) -> None:
-    for seed in range(3):
-        toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
+    toy(record_run, 0.2, *range(3), step=0.01, sets=["algo.lr=0.01"])
     code, out, error = run_command(f"check toy --baseline {saved}")
     assert code == 3 and "toy/dqn/Catch score: REGRESSED" in error and "with algo.lr=0.01" in out
 
@@ -79,8 +83,7 @@ def test_check_without_records_prints_not_run_and_exits_0() -> None:
 
 
 def test_good_rows_are_counted_and_undecided_ones_listed(record_run: RecordRun) -> None:
-    for seed in range(3):
-        toy(record_run, 1.0, seed)
+    toy(record_run, 1.0, *range(3))
     record_run([0.0, 1.0], suite="toy", task="Catch", algo="c51")
     row, empty, counts = stdout_of("check toy").splitlines()
     assert row.startswith("INCONCLUSIVE  toy/c51/Catch score") and empty == ""
@@ -88,9 +91,8 @@ def test_good_rows_are_counted_and_undecided_ones_listed(record_run: RecordRun) 
 
 
 def test_variants_are_tested_separately(record_run: RecordRun, saved: Path) -> None:
-    for seed in range(5):  # as many as the baseline's
-        toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
-        toy(record_run, 0.2, seed, noise=0.01 * seed, sets=["algo.lr=0.01"])
+    toy(record_run, 0.9, *range(5), step=0.01, sets=["algo.lr=0.002"])  # as many as the baseline's
+    toy(record_run, 0.2, *range(5), step=0.01, sets=["algo.lr=0.01"])
     findings = json_of(f"check toy --baseline {saved} --json", 3)["findings"]
     words = {f["word"]: f["reason"] for f in findings if f["aspect"] == "score"}
     assert set(words) == {"PASSED", "REGRESSED"}
@@ -99,8 +101,7 @@ def test_variants_are_tested_separately(record_run: RecordRun, saved: Path) -> N
 
 def test_runs_in_another_version_of_the_environment_do_not_pass_strictly(record_run: RecordRun) -> None:
     for place, version in (("before", "1"), ("results", "2")):
-        for seed in range(5):
-            toy(record_run, 0.9, seed, noise=0.01 * seed, environment={"env": {"env": f"test/{version}"}})
+        toy(record_run, 0.9, *range(5), step=0.01, environment={"env": {"env": f"test/{version}"}})
         if place == "before":
             stdout_of("baseline save base.json")
             Path("results").rename(place)
@@ -159,18 +160,16 @@ def test_runs_of_the_baseline_s_own_settings_are_compared_whole(record_run: Reco
 
 
 def test_unfinished_documented_runs_beside_a_variant_pass_no_strict_gate(record_run: RecordRun, saved: Path) -> None:
-    for seed in range(5):
-        toy(record_run, 0.9, seed, sets=["algo.lr=0.002"])
-        toy(record_run, 0.9, seed, status="interrupted", sets=["budget.steps=10000"])
+    toy(record_run, 0.9, *range(5), sets=["algo.lr=0.002"])
+    toy(record_run, 0.9, *range(5), status="interrupted", sets=["budget.steps=10000"])
     gate = ["check", "toy", "--baseline", str(saved)]
     assert "5 runs incomplete" in stdout_of([*gate, "--strict"], 4)
     assert "toy/dqn/Catch: 5 of results short of the budget" in json_of("compare before results --json")["left_out"]
 
 
-def test_a_second_record_of_a_seed_passes_no_strict_gate(record_run: RecordRun, saved: Path) -> None:
+def test_a_second_record_of_a_seed_passes_no_strict_gate(record_seeds: RecordSeeds, saved: Path) -> None:
     shutil.copytree("before", "results/first")
-    for seed in range(5):
-        record_run([0.95, -0.5, -0.5], suite="toy", task="Catch", seed=seed)
+    record_seeds(*[[0.95, -0.5, -0.5]] * 5, suite="toy", task="Catch")
     gate = ["check", "toy", "--baseline", str(saved), "--strict"]
     assert "seeds 0, 1, 2, 3, 4 have second records with other numbers, not counted" in stdout_of(gate, 4)
 
@@ -199,15 +198,13 @@ def test_a_failed_run_of_a_missing_plug_in_is_named_and_counted(
     for words in ("check toy --results results", f"check toy --baseline {saved}"):
         assert "1 FAILED" in stdout_of(words, 5)
     shutil.rmtree("results")
-    for seed in range(5):
-        toy(record_run, 0.1, seed, noise=0.01 * seed)
+    toy(record_run, 0.1, *range(5), step=0.01)
     assert "1 REGRESSED" in stdout_of(f"check toy --baseline {saved}", 3)
 
 
-def test_a_failed_run_of_another_protocol_beside_whole_seeds_fails_no_check(record_run: RecordRun) -> None:
-    for seed in range(3):
-        record_run([1.0] * 13, suite="toy", task="Catch", seed=seed)
-    record_run([], suite="toy", task="Catch", sets=["protocol.episodes=192"], status="failed")
+def test_a_failed_run_of_another_protocol_beside_whole_seeds_fails_no_check(record_seeds: RecordSeeds) -> None:
+    record_seeds(*[[1.0] * 13] * 3, suite="toy", task="Catch")
+    record_seeds([], suite="toy", task="Catch", sets=["protocol.episodes=192"], status="failed")
     stdout_of("check toy --results results")
 
 
@@ -219,8 +216,7 @@ def test_a_further_record_of_a_variant_s_seed_leaves_the_gate_open_if_it_may_be_
 ) -> None:
     toy(record_run, 0.1, 0, sets=["algo.lr=0.002"], status=status, environment={"env": versions})
     Path("results").rename("other")
-    for seed in range(5):
-        toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"])
+    toy(record_run, 0.9, *range(5), step=0.01, sets=["algo.lr=0.002"])
     Path("other").rename("results/other")
     stdout_of(f"check toy --baseline {saved} --strict", code)
 
@@ -235,8 +231,7 @@ def test_a_baseline_names_the_runs_that_it_leaves_out(record_run: RecordRun) -> 
 
 @pytest.mark.parametrize("name", ["seed=5", "attempt-2"])
 def test_a_folder_that_is_named_as_a_run_hides_no_run(name: str, record_run: RecordRun, saved: Path) -> None:
-    for seed in range(5):
-        toy(record_run, 0.9, seed)
+    toy(record_run, 0.9, *range(5))
     failed = record_run([0.9], suite="toy", task="Catch", seed=5, status="failed").relative_to(
         Path("results").resolve()
     )
@@ -256,9 +251,8 @@ def test_unfinished_seeds_in_other_versions_leave_a_gate_at_equal_steps_open(rec
 
 
 def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: RecordRun, saved: Path) -> None:
-    for seed in range(9):
-        later = {"env": {"env": "test/later"}} if seed > 5 else {}
-        toy(record_run, 0.9, seed, noise=0.01 * seed, sets=["algo.lr=0.002"], environment=later)
+    for seeds, versions in ((range(6), {}), (range(6, 9), {"env": {"env": "test/later"}})):
+        toy(record_run, 0.9, *seeds, step=0.01, sets=["algo.lr=0.002"], environment=versions)
     out = stdout_of(f"check toy --baseline {saved} --strict", 4)
     assert "3 runs in other versions of the environment left out" in out and "1 PASSED" in out
 
@@ -269,8 +263,7 @@ def test_a_variant_has_runs_of_one_version_of_the_environment(record_run: Record
 def test_runs_of_another_kind_are_not_compared_with_a_baseline(
     sets: list[str], word: str, record_run: RecordRun, saved: Path
 ) -> None:
-    for seed in range(3):
-        toy(record_run, 0.2, seed, sets=sets)
+    toy(record_run, 0.2, *range(3), sets=sets)
     assert main(["check", "toy", "--baseline", str(saved)]) == 0
     assert f"{word} " in stdout_of(f"check toy --baseline {saved} --strict", 4)
     record_run([0.0, 1.0])  # of a suite that the baseline does not have
@@ -280,8 +273,7 @@ def test_runs_of_another_kind_are_not_compared_with_a_baseline(
 
 
 def test_margin_is_the_smallest_drop_that_alarms(record_run: RecordRun, saved: Path) -> None:
-    for seed in range(5):
-        toy(record_run, 0.6, seed)
+    toy(record_run, 0.6, *range(5))
     assert main(["check", "toy", "--baseline", str(saved)]) == 3
     assert main(["check", "toy", "--baseline", str(saved), "--margin", "0.5"]) == 0
 
@@ -340,14 +332,12 @@ def test_runs_on_another_data_file_than_the_baselines_are_suspect(record_run: Re
 
 
 def test_check_without_a_baseline_compares_with_references(record_run: RecordRun) -> None:
-    for seed in range(3):
-        toy(record_run, 0.2, seed, noise=0.01 * seed)
+    toy(record_run, 0.2, *range(3), step=0.01)
     assert "toy/dqn/Catch score: BELOW" in stderr_of("check toy", 3)
 
 
 def test_ci_systems_get_junit_and_markdown(record_run: RecordRun, saved: Path) -> None:
-    for seed in range(3):
-        toy(record_run, 0.2, seed, noise=0.01 * seed)
+    toy(record_run, 0.2, *range(3), step=0.01)
     toy(record_run, 0.0, 7, status="failed")
     (link := Path("base\udce9.json")).symlink_to(saved)  # a name that is no UTF-8
     line = ["check", "toy", "--baseline", str(link), "--junit", "junit.xml", "--summary", "summary.md"]

@@ -11,6 +11,7 @@ import termios
 from io import StringIO
 from pathlib import Path
 from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 
@@ -96,12 +97,9 @@ def test_output_fits_a_narrow_terminal_without_losing_words(line: str, capsys: C
 def test_watched_runs_fit_the_height_of_a_terminal(
     height: int, columns: int, rows: int, rest: str, monkeypatch: Patch
 ) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setenv("LINES", str(height))
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("time.sleep", interrupt)
+    monkeypatch.setattr("time.sleep", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "stdout", screen := Screen())
     assert main(["status", "--watch", "--state", "done", "--state", "failed", "--state", "interrupted"]) == 0
     lines = re.sub(r"\x1b\[.", "", screen.getvalue()).split("\n")

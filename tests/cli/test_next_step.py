@@ -9,7 +9,7 @@ from rlbench.cli.run_output import ending_row, summary, verdict_lines
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
 from tests.commands import stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import RecordRun, RecordSeeds
 
 CATCH = {"suite": "toy", "task": "Catch"}
 
@@ -29,9 +29,8 @@ def test_next_step_of_an_undecided_cell_names_the_seeds_to_add(record_run: Recor
     assert lines()[0].endswith("next: `rlbench run toy dqn Catch --seeds 6 --results results`")
 
 
-def test_next_step_of_a_decided_cell_is_its_table(record_run: RecordRun) -> None:
-    for seed in range(3):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+def test_next_step_of_a_decided_cell_is_its_table(record_seeds: RecordSeeds) -> None:
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH)
     Path("results").rename("runs")
     (line,) = lines("runs")
     assert line.endswith("3 seeds: REPRODUCED; next: `rlbench table toy --algo dqn --task Catch`")
@@ -54,9 +53,8 @@ def test_damaged_record_only_suppresses_the_verdict_lines(record_run: RecordRun)
     assert lines() == []
 
 
-def test_summary_names_the_trained_runs_and_counts_the_finished_ones(record_run: RecordRun) -> None:
-    for seed in range(2):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+def test_summary_names_the_trained_runs_and_counts_the_finished_ones(record_seeds: RecordSeeds) -> None:
+    record_seeds(*[[0.0, 1.0]] * 2, **CATCH)
     count, verdict = stdout_of("run toy dqn Catch --seeds 0-1 --results results").splitlines()
     assert count == "2 runs done already" and verdict.startswith("toy/dqn/Catch: documented 1, measured 1.00 over 2")
     alone, _ = stdout_of("run toy dqn Catch --results results").splitlines()
@@ -69,9 +67,8 @@ def test_a_dry_run_refuses_the_record_that_a_run_refuses(record_run: RecordRun) 
     assert "spec.json: missing" in stderr_of(f"{words} --dry-run") and "spec.json: missing" in stderr_of(words)
 
 
-def test_dry_run_prints_one_line_per_cell_and_a_total(record_run: RecordRun) -> None:
-    for seed in range(2):
-        record_run([0.0, 1.0], seed=seed, **CATCH)
+def test_dry_run_prints_one_line_per_cell_and_a_total(record_seeds: RecordSeeds) -> None:
+    record_seeds(*[[0.0, 1.0]] * 2, **CATCH)
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-4", "--dry-run", "--results", "results"]
     done, new, memory, total = stdout_of(words).splitlines()
     assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")

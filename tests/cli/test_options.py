@@ -15,7 +15,7 @@ from rlbench.config.names import parse_count
 from rlbench.datasets import minari
 from rlbench.errors import UsageError
 from tests.commands import json_of, stderr_of
-from tests.conftest import Capture, Patch, RecordRun
+from tests.conftest import Capture, Patch, RecordSeeds
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,10 @@ def test_invalid_counts_are_refused(text: str) -> None:
 
 
 @pytest.fixture
-def elsewhere(record_run: RecordRun) -> None:
+def elsewhere(record_seeds: RecordSeeds) -> None:
     """Runs of two algorithms, in a folder that is not the usual one."""
     for algo in ("dqn", "c51"):
-        for seed in range(2):
-            record_run([-0.6, 0.875], suite="toy", task="Catch", algo=algo, seed=seed)
+        record_seeds(*[[-0.6, 0.875]] * 2, suite="toy", task="Catch", algo=algo)
     Path("results").rename("mine")
 
 

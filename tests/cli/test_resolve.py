@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.cli.resolve import IDENTITY, resolve
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
-from rlbench.config.online import PolicyGradientConfig, PPOConfig
+from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.overrides import apply_settings, parse, written
 from rlbench.errors import UsageError
 
@@ -168,8 +168,6 @@ def test_smoke_run_keeps_smaller_settings_and_explicit_options() -> None:
 
 def test_a_smoke_run_has_no_more_batches_than_steps_in_its_rollouts() -> None:
     match = resolve("mujoco", "ppo", "Hopper-v4", sets=["task.envs=1"], smoke=True).spec.algo
-    assert isinstance(match, PolicyGradientConfig)
-    assert isinstance(match.method, PPOConfig)
     assert (match.rollout_length, match.method.minibatches) == (4, 4)
 
 

@@ -192,7 +192,6 @@ def test_status_watches_until_it_is_interrupted(record_run: RecordRun, tmp_path:
     watch = [sys.executable, "-c", HEARING, "status", "--watch"]
     process = subprocess.Popen(watch, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     with process:
-        assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(6)]  # two looks of four lines
         process.send_signal(2)
         process.stdout.read()  # to its end: a pipe that is closed before would be another way to stop

@@ -372,10 +372,7 @@ def test_body_without_a_length_does_not_fill_the_disk(
     server: Server, target: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.announce = False
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(download, "_write_block", full)
     with pytest.raises(ResourceExhausted, match="No space left"):
         fetch()

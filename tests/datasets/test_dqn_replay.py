@@ -2,6 +2,7 @@
 
 import gzip
 import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path) -> Dataset:
-    """The log as it is read when it was imported."""
+def read(folder: Path, columns: Mapping[str, np.ndarray] | None = None) -> Dataset:
+    """The log as it is read when it was imported; ``columns`` are put into it before."""
+    for name, column in (columns or {}).items():
+        (folder / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
     (path,) = dqn_replay.logs(folder)
     writer = RecordingWriter(folder / "x.frames")
     recording_writer.finish(folder / "x.frames", writer.digests, dqn_replay.convert_log(path, writer))
@@ -112,9 +115,7 @@ def test_rows_of_zeros_before_an_episode_are_no_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(dqn_replay, "ROWS", rows)
-    for name, column in padded([3, 1, 4]).items():
-        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
-    dataset = read(tmp_path)
+    dataset = read(tmp_path, padded([3, 1, 4]))
     assert dataset.obs[:, 0, 0].tolist() == [10, 11, 12, 12, 20, 20, 30, 31, 32, 33]
     assert np.flatnonzero(dataset.final).tolist() == [3, 5, 9]
     assert np.flatnonzero(dataset.terminated).tolist() == [2, 4]
@@ -125,19 +126,15 @@ def test_black_frames_in_mid_game_stay(tmp_path: Path) -> None:
     columns = padded([3, 6])
     for name in ("observation", "action", "reward"):
         columns[name][[9, 11, 12]] = 0  # the first step behind three rows of zeros, and two in the middle
-    for name, column in columns.items():
-        (tmp_path / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column))
-    assert read(tmp_path).obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
+    assert read(tmp_path, columns).obs[:, 0, 0].tolist() == [10, 11, 12, 12, 0, 21, 0, 0, 24, 25]
 
 
 @pytest.mark.parametrize(("name", "value"), [("action", -1), ("action", 18), ("reward", np.nan)])
 def test_invalid_actions_and_rewards_are_refused_by_position(tmp_path: Path, name: str, value: float) -> None:
     columns = padded([9])
     columns[name][7] = value
-    for column, rows in columns.items():
-        (tmp_path / f"$store$_{column}_ckpt.3.gz").write_bytes(compress(rows))
     with pytest.raises(RefusedFile, match=rf"observation_ckpt.*after row 0, row 4: the {name}"):
-        read(tmp_path)
+        read(tmp_path, columns)
 
 
 def test_damage_is_refused_by_name(folder: Path) -> None:
@@ -163,12 +160,5 @@ def test_damage_is_refused_by_name(folder: Path) -> None:
         read(folder)
     (folder / "add_count_ckpt.3.gz").unlink()
     for rows, says in ((0, "holds no row"), (1, "holds no transition")):
-        for name, column in padded([4], zeros=0).items():
-            (folder / f"$store$_{name}_ckpt.3.gz").write_bytes(compress(column[:rows]))
         with pytest.raises(RefusedFile, match=says):
-            read(folder)
-
-
-def test_folder_without_logs_is_refused_with_the_expected_layout(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="give the folder replay_logs"):
-        dqn_replay.logs(tmp_path)
+            read(folder, {name: column[:rows] for name, column in padded([4], zeros=0).items()})

@@ -255,11 +255,6 @@ def test_a_file_is_known_by_its_name(tmp_path: Path, path: str, name: str, *, is
     assert catalogue.has_name(tmp_path / path, name) is is_named
 
 
-def test_unknown_folder_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="neither a folder of Minari's nor recorded play"):
-        catalogue.find("hopper-medium-v2", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("variable", "name", "kind", "below", "file"),
     [

@@ -90,25 +90,14 @@ def test_reserved_names_are_refused_with_a_free_one(name: str, instead: str) -> 
     check_own_name(instead)
 
 
-def test_name_of_a_packaged_recipe_is_reserved() -> None:
-    with pytest.raises(UsageError, match="made by a recipe that comes with rlbench"), user_recipe("rlb-hopper-medium"):
-        pass
-
-
-def test_packaged_recipes_have_their_names_and_sizes() -> None:
+def test_packaged_recipes_have_their_names_sizes_and_policies() -> None:
     assert set(RECIPES) == EXPECTED
     for name, packaged in RECIPES.items():
         assert packaged.name == name and load_recipe(name) is packaged
         assert packaged.steps == (400_000 if name.endswith("medium-expert") else 200_000)
-        assert all(part.sampled for part in packaged.parts)
-
-
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_every_recipes_policy_is_packaged_and_fits_its_task(name: str) -> None:
-    for part in RECIPES[name].parts:
-        policy = read_policy_file(POLICIES / f"{part.policy}.safetensors")
-        assert policy.sha256 == part.sha256
-        assert policy.metadata.env_evaluated == RECIPES[name].task
+        for part in packaged.parts:
+            policy = read_policy_file(POLICIES / f"{part.policy}.safetensors")
+            assert (policy.sha256, policy.metadata.env_evaluated) == (part.sha256, packaged.task) and part.sampled
 
 
 def test_every_packaged_policy_is_used_and_licensed() -> None:

@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import minari
 import numpy as np
@@ -115,10 +116,7 @@ def test_unknown_name_or_storage_is_a_usage_error(server: Path, monkeypatch: pyt
 def test_failing_remote_is_reported_in_one_line(
     failure: Exception, server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable() -> type[CloudStorage]:
-        raise failure
-
-    monkeypatch.setitem(remotes._registry, "hf", unreachable)
+    monkeypatch.setitem(remotes._registry, "hf", Mock(side_effect=failure))
     with pytest.raises(ResourceExhausted, match="run the same command again") as raised:
         list(dataset_fetch.download_dataset(NAME))
     assert "\n" not in str(raised.value)

@@ -76,6 +76,14 @@ def test_memory_is_free_below_the_limits_of_control_groups(
         ("'../alice'", "PATH"),
         ("/home/alice/runs", "PATH"),
         ("~/runs", "PATH"),
+        ("~alice/x.toml", "PATH"),
+        ("file:///home/alice", "file:PATH"),
+        ("runtime.dataset=/home/alice/a=b.hdf5", "runtime.dataset=PATH"),
+        ("./../alice/x.toml", "PATH"),
+        ("--results=.//.././r", "--results=PATH"),
+        ("--results=../../alice/secret", "--results=PATH"),
+        ("mujoco/hopper/medium-v0", "mujoco/hopper/medium-v0"),
+        ("algo.lr=1e-3", "algo.lr=1e-3"),
     ],
 )
 def test_a_recorded_command_names_no_folder_outside_the_current_one(word: str, public: str) -> None:
@@ -88,6 +96,8 @@ def test_a_recorded_command_has_paths_relative_to_the_current_folder(
     monkeypatch.chdir(tmp_path)
     assert machine._public(f"--results={tmp_path}/runs") == "--results=runs"
     assert machine._public(f"{tmp_path}/../alice") == "PATH"
+    assert machine._public(f"{tmp_path}/results/new") == "results/new"
+    assert machine._public(f"--results={tmp_path}") == "--results=."
 
 
 def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,17 +23,13 @@ from rlbench.records.types import Epoch, plain
 from rlbench.run import _Recorder, run
 from rlbench.signals import Stop
 from rlbench.training.online import OnlineTrainer
-from tests.commands import run_command, stderr_of, stdout_of
+from tests.commands import Killed, run_command, stderr_of, stdout_of
 from tests.forging import locked, outcome_of, reseal
 from tests.reliability.families import CATCH, FEW_GAMES, FLAT, HOPPER, PENDULUM, Family
-from tests.reliability.run_one import QUIET, carry, ending
+from tests.reliability.run_one import carry, ending
 
 FRAMES = FEW_GAMES._replace(sets=(*FEW_GAMES.sets, "budget.steps=150", "algo.batch=32"))
 """A batch whose convolutions give other last bits with other numbers of threads."""
-
-
-def locate(family: Family, results: Path, seed: int = 0) -> Path:
-    return family.folder(results, seed) / "checkpoint"
 
 
 FOLDER = TemporaryDirectory()
@@ -137,10 +133,6 @@ def test_resume_keeps_lines_with_keys_of_a_later_version(tmp_path: Path, monkeyp
     carry(CATCH.spec(), tmp_path)
     assert path.read_bytes().startswith(before) and b'"later"' in before
     assert stdout_of(f"verify {path.parent}").endswith("no fault\n")
-
-
-class Killed(BaseException):
-    """As by SIGKILL."""
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -305,7 +297,7 @@ def test_verify_and_eval_refuse_the_policy_of_another_run(which: str, seed: int,
     folder = CATCH.folder(tmp_path)
     assert run_command(f"verify {folder}")[0] == 0
     shutil.rmtree(folder / "checkpoint" / which)
-    shutil.copytree(locate(other, tmp_path, seed) / which, folder / "checkpoint" / which)
+    shutil.copytree(other.folder(tmp_path, seed) / "checkpoint" / which, folder / "checkpoint" / which)
     assert f"belongs to {other.spec(seed).id}, seed {seed}" in stdout_of(f"verify {folder}", 2)
     assert "belongs to" in stderr_of(f"eval {folder} --checkpoint {which}")
 
@@ -315,7 +307,7 @@ def test_verify_compares_the_last_policy_with_the_outcome(tmp_path: Path) -> Non
     results = tmp_path / "caf\udce9"
     for seed in (0, 1):
         carry(CATCH.spec(seed), results)
-    folder, state = CATCH.folder(results), checkpoint.load(locate(CATCH, results, 1) / "last")
+    folder, state = CATCH.folder(results), checkpoint.load(CATCH.folder(results, 1) / "checkpoint" / "last")
     checkpoint.save(folder / "checkpoint" / "last", {key: state[key] for key in ("policy", "epoch")})
     assert "last: holds other weights than outcome.json names" in stdout_of(f"verify {folder}", 2)
 
@@ -385,18 +377,10 @@ def test_signal_while_a_checkpoint_is_loaded_refuses_no_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(OnlineTrainer, "load_state_dict", Mock(side_effect=error))
         with pytest.raises(type(error), match="stopped"):
-            carry_on(CATCH.spec(), tmp_path)
+            with_code(CATCH.spec(), tmp_path, "any")
     carry(CATCH.spec(), tmp_path)
     carry(CATCH.spec(), tmp_path / "whole")
     assert ending(CATCH.folder(tmp_path)) == ending(CATCH.folder(tmp_path / "whole"))
-
-
-def carry_on(spec: Spec, results: Path) -> None:
-    store = locked(spec, results)
-    try:
-        list(run(spec, QUIET, store, Stop()))
-    finally:
-        store.release()
 
 
 def inexact(family: Family, results: Path) -> tuple[int, ...]:

@@ -52,7 +52,6 @@ def test_environment_error_fails_the_run_with_env_index_seed_step_and_traceback(
 ) -> None:
     assert broken(way, tmp_path, monkeypatch, "--json") == 5
     record_now = record(tmp_path)
-    assert record_now.outcome is not None
     assert record_now.outcome.status == "failed"
     where = rf"BrokenEnvironment: CartPole-v1: env {ENV_INDEX}, step \d+: {what} \(this env's seed is \d+\)"
     assert re.fullmatch(where, record_now.outcome.reason)
@@ -76,7 +75,6 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
 ) -> None:
     assert broken("sleep", tmp_path, monkeypatch, "--env-timeout", "2") == 5
     record_now = record(tmp_path)
-    assert record_now.outcome is not None
     assert record_now.outcome.status == "failed"
     assert "BrokenEnvironment: the environments have not answered for 2 s" in record_now.outcome.reason
     assert "time.sleep(3600)" in (record_now.folder / "failure.txt").read_text()
@@ -166,7 +164,6 @@ def test_hang_in_compiled_code_ends_the_process_and_is_recorded(tmp_path: Path) 
     assert done.returncode == 5, done.stderr
     assert "the environments have not answered for 2 s" in done.stderr
     record_now = record(tmp_path)
-    assert record_now.outcome is not None
     assert (record_now.outcome.status, record_now.outcome.epochs) == ("failed", 1)
     assert "deadlock" in (record_now.folder / "failure.txt").read_text()
 

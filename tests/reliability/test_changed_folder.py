@@ -40,18 +40,10 @@ def fewer_epochs(folder: Path) -> None:
     (folder / "epochs.jsonl").write_text("".join(lines[:-1]))
 
 
-def no_epochs(folder: Path) -> None:
-    (folder / "epochs.jsonl").unlink()
-
-
 def another_folder(folder: Path) -> None:
     shutil.copytree(folder, folder.with_name("copy"))
     folder.rename(folder.with_name("aside"))
     folder.with_name("copy").rename(folder)
-
-
-def no_folder(folder: Path) -> None:
-    folder.rename(folder.with_name("aside"))
 
 
 def begun(results: Path, runtime: Runtime = QUIET) -> tuple[Store, Iterator[object]]:
@@ -67,37 +59,31 @@ def no_best(folder: Path) -> None:
     shutil.rmtree(folder / "checkpoint")
 
 
-def linked_folder(folder: Path) -> None:
-    folder.symlink_to(folder.rename(folder.with_name("aside")))
-
-
 def linked_suite(folder: Path) -> None:
     suite = folder.parents[3]
     suite.symlink_to(suite.rename(suite.with_name("aside")))
 
 
-CHANGES = (
-    no_best,
-    linked_folder,
-    linked_suite,
-    no_lock,
-    other_lock,
-    fewer_epochs,
-    no_epochs,
-    another_folder,
-    no_folder,
-)
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "no best": no_best,
+    "linked folder": lambda folder: folder.symlink_to(folder.rename(folder.with_name("aside"))),
+    "linked suite": linked_suite,
+    "no lock": no_lock,
+    "other lock": other_lock,
+    "fewer epochs": fewer_epochs,
+    "no epochs": lambda folder: (folder / "epochs.jsonl").unlink(),
+    "another folder": another_folder,
+    "no folder": lambda folder: folder.rename(folder.with_name("aside")),
+}
 
 
 @pytest.mark.parametrize("runtime", [QUIET, Runtime(device="cpu", threads=1, checkpoint_seconds=1e-6)])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_run_whose_folder_is_changed_halts_with_one_line(
-    change: Callable[[Path], None], runtime: Runtime, tmp_path: Path
-) -> None:
+def test_a_run_whose_folder_is_changed_halts_with_one_line(change: str, runtime: Runtime, tmp_path: Path) -> None:
     folder, (store, records) = SHORT.folder(tmp_path), begun(tmp_path, runtime)
-    change(folder)
+    CHANGES[change](folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    in_place = {no_best, fewer_epochs, no_epochs, linked_folder, linked_suite}
+    in_place = {"no best", "fewer epochs", "no epochs", "linked folder", "linked suite"}
     own = {".lock", "crash.txt"} if change in in_place else set()  # else they may be another's
     with pytest.raises(ResourceExhausted, match=r"^[^\n]*seed=0[^\n]*while the run was under way; [^\n]+$"):
         list(records)

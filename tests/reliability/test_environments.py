@@ -73,8 +73,7 @@ def comparison(name: str, now: Answered, golden: Mapping[str, Mapping[str, objec
 
 
 def golden() -> dict[str, dict[str, object]]:
-    golden_entries: dict[str, dict[str, object]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    return golden_entries
+    return json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", slow_but(FAMILIES, 0, 1, 2, 3, 4, 7, 10, 11, 13))  # a second adapter is slow

@@ -23,7 +23,6 @@ from rlbench.errors import BrokenEnvironment, ResourceExhausted, RunFailed
 from rlbench.evaluation import pool
 from rlbench.ops.state_dict import subtree
 from rlbench.records.store import read_record
-from rlbench.training.offline import OfflineTrainer
 from tests.commands import HEARING
 from tests.forging import outcome_of
 from tests.reliability.eval_workers import program
@@ -221,7 +220,6 @@ def test_evaluations_before_a_divergence_are_recorded_as_in_process(tmp_path: Pa
 @pytest.mark.slow
 def test_signal_during_the_start_of_a_worker_stops_the_run_and_the_resume_repeats_the_evaluation() -> None:
     trainer = build(FLAT.spec(), within(1), describe(FLAT.spec()))
-    assert isinstance(trainer, OfflineTrainer)
     pool = trainer.eval_pool
     pool.submit(0)
     (first,) = psutil.Process().children()
@@ -274,7 +272,6 @@ def test_no_eval_worker_outlives_its_run(number: signal.Signals, start: str, mes
 def test_memory_of_an_eval_worker_is_estimated_within_a_tenth(algorithm: str) -> None:
     spec = FLAT._replace(algorithm=algorithm, sets=()).spec()
     trainer = build(spec, within(1), describe(spec))
-    assert isinstance(trainer, OfflineTrainer)
     for epoch in (0, 1):
         trainer.eval_pool.submit(epoch)
         while isinstance(trainer.eval_pool.poll(epoch, 0.2), int):

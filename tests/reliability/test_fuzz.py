@@ -32,8 +32,7 @@ CELLS = (("toy", "dqn", "Catch"), ("mujoco", "ppo", "Hopper-v4"), ("offline", "c
 
 @cache
 def document(name: str) -> Tree:
-    tree: Tree = json.loads((RUN / name).read_text())
-    return tree
+    return json.loads((RUN / name).read_text())
 
 
 @cache
@@ -131,8 +130,7 @@ def baselined(example: bytes | str) -> None:
 def manifest() -> Tree:
     with tempfile.TemporaryDirectory() as place:
         in_memory(Path(place))
-        tree: Tree = json.loads(Path(place, "c", "manifest.json").read_text())
-        return tree
+        return json.loads(Path(place, "c", "manifest.json").read_text())
 
 
 def in_memory(place: Path) -> None:

@@ -153,8 +153,7 @@ def safetensors(header: object) -> bytes:
 @cache
 def header() -> dict[str, object]:
     raw = POLICY.read_bytes()
-    head: dict[str, object] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    return head
+    return json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
 
 
 @cache

@@ -22,6 +22,7 @@ from rlbench.datasets import catalogue, recording_format, recording_writer
 from rlbench.records.manifest import sha256_of
 from rlbench.records.store import folder_of
 from tests.commands import refusal_of, run_command
+from tests.datasets.conftest import minari_set
 from tests.forging import locked
 from tests.reliability.odd import sealed
 from tests.reliability.test_fuzz_data import CORPUS, framed, segmented
@@ -221,14 +222,9 @@ def test_hostile_files_are_refused_without_side_effects(name: str, canary: Path)
 
 def test_metadata_that_name_a_program_are_not_followed(canary: Path) -> None:
     """Minari's own loader makes the environment that a file names; here it is only a name."""
-    folder = Path("evil", "data")
-    folder.mkdir(parents=True)
-    with h5py.File(folder / "main_data.hdf5", "w") as file:
-        episode = file.create_group("episode_0")
-        episode["observations"], episode["actions"] = np.zeros((3, 2)), np.zeros((2, 1))
-        episode["rewards"] = np.zeros(2)
-        episode["terminations"] = episode["truncations"] = np.zeros(2, "?")
+    episode = {"observations": np.zeros((3, 2)), "actions": np.zeros((2, 1)), "rewards": np.zeros(2)}
+    episode |= dict.fromkeys(("terminations", "truncations"), np.zeros(2, "?"))
     spec = {"id": "Evil-v0", "entry_point": "os:system", "kwargs": {"command": f"touch '{canary}'"}}
-    (folder / "metadata.json").write_text(json.dumps({"data_format": "hdf5", "env_spec": json.dumps(spec)}))
+    minari_set(Path("evil"), [episode], env_spec=json.dumps(spec))
     assert run_command("data show evil")[0] == 0
     assert not canary.exists()

@@ -29,7 +29,7 @@ from rlbench.report import pages, parity, reference_files, tables
 from rlbench.report.parity import Parity
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, refusal_of, run_command, stderr_of, stdout_of
-from tests.conftest import Patch, RecordRun
+from tests.conftest import Patch, RecordRun, RecordSeeds
 from tests.zips import zip_of
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -341,11 +341,10 @@ def test_imported_curves_are_compared_within_the_steps_of_the_reference(
     assert row["measured"]["env_steps"] == min(limit or 1_000_000, 1_000_000)
 
 
-def test_a_reference_of_more_steps_than_a_run_takes_is_not_compared(record_run: RecordRun, tmp_path: Path) -> None:
+def test_a_reference_of_more_steps_than_a_run_takes_is_not_compared(record_seeds: RecordSeeds, tmp_path: Path) -> None:
     fields = REFERENCE + "steps = 3_000_000\nn = 5\n"
     (tmp_path / "ours.toml").write_text(fields + 'scores = [{task = "Hopper-v4", score = 1.0, std = 0.1}]')
-    for seed in range(3):
-        record_run([0.0] * 200 + [1.0], suite="mujoco", algo="sac", task="Hopper-v4", seed=seed)
+    record_seeds(*[[0.0] * 200 + [1.0]] * 3, suite="mujoco", algo="sac", task="Hopper-v4")
     options = f"--references {tmp_path / 'ours.toml'} --reference x --results results"
     (row,) = json_of(f"table mujoco --algo sac --task Hopper-v4 {options} --json")["cells"]
     assert row["verdict"] == "NOT COMPARABLE"

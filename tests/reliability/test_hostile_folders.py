@@ -45,10 +45,6 @@ def evaluation_worker() -> None:
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
 
 
-def as_a_module() -> None:
-    assert run_process([*RLBENCH, "--version"]).returncode == 0
-
-
 def import_workers() -> None:
     missing = [shard_conversion.Source(Path(name), name, "") for name in ("a", "b")]
     Path("set").mkdir()
@@ -65,7 +61,7 @@ def library_child() -> None:
 CHILDREN: dict[str, tuple[Callable[[], object], str]] = {
     "a sweep's run, a library": (sweep_child, "typer.py"),
     "a sweep's run, another checkout": (sweep_child, "rlbench/__main__.py"),
-    "python -m rlbench": (as_a_module, "typer.py"),
+    "python -m rlbench": (lambda: run_process([*RLBENCH, "--version"]).check_returncode(), "typer.py"),
     "an offline evaluation worker": (evaluation_worker, "numpy.py"),
     "the look for GPUs": (lambda: sweep._free_gpus("cuda"), "torch.py"),
     "a data import's workers": (import_workers, "pickle.py"),

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import cast
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,7 +143,7 @@ def test_invalid_number_of_threads_in_a_record_or_checkpoint_is_refused(threads:
     (resume / manifest.NAME).write_text(text)
     store = SimpleNamespace(folder=tmp_path, spec=SPEC, environment_sums=(), epoch_sums=())
     with pytest.raises(RefusedFile, match="threads"):
-        _saved_computing(cast("Store", store), "cpu")
+        _saved_computing(store, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +302,7 @@ def test_wandb_log_count_is_not_written_through_a_link(link: str, record_run: Re
         where.mkdir()
         (where / f"{record.spec.id}-0.logged").symlink_to(tmp_path / "precious")
     run = SimpleNamespace(offline=True, step=0, log=lambda *_, **__: None, finish=lambda **_: None)
-    tracker = Wandb(cast("ModuleType", SimpleNamespace(init=lambda **_: run)), where)
+    tracker = Wandb(SimpleNamespace(init=lambda **_: run), where)
     if link == "folder":
         with pytest.raises(RefusedFile, match="is a link"):
             tracker.take(record)

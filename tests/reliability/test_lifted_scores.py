@@ -13,7 +13,7 @@ from rlbench.records import imported
 from rlbench.records.looks import DESIGN, Looks, record_looks
 from rlbench.report.cells import every_cell
 from tests.commands import json_of, killed_at, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import RecordRun, RecordSeeds
 from tests.forging import locked
 from tests.reliability.test_forged_records import full_run
 from tests.reliability.test_hostile_curves import CURVE
@@ -138,10 +138,9 @@ INVERTED = {"suite": "mujoco", "algo": "ppo", "task": "InvertedPendulum-v4"}
 @pytest.mark.parametrize("look_count", [0, 1])
 @pytest.mark.parametrize("scores", [[300.0, 301.0, 302.0, 301.0, 300.0], [880.0, *[860.0, 870.0, 860.0] * 2, 865.0]])
 def test_a_forged_count_of_looks_hides_no_verdict(
-    scores: list[float], look_count: int, record_run: RecordRun, tmp_path: Path
+    scores: list[float], look_count: int, record_seeds: RecordSeeds, tmp_path: Path
 ) -> None:
-    for seed, score in enumerate(scores):
-        folder = record_run([5.0, score], **INVERTED, seed=seed)
+    folder, *_ = record_seeds(*([5.0, score] for score in scores), **INVERTED)
     record_looks(folder.parent, Looks(DESIGN, look_count))
     (row,) = [cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured]
     assert row.verdict.word == "BELOW"

@@ -81,7 +81,6 @@ def test_living_lock_holder_is_named_and_a_dead_ones_run_is_taken_over(
     if words:
         monkeypatch.setattr("fcntl.flock", no_flock)
     first = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path), *words], stdout=subprocess.PIPE, text=True)
-    assert first.stdout is not None
     assert first.stdout.readline() == "held True\n"
     assert Store.lock(spec, tmp_path, {}) is None
     assert holder(folder_of(spec, tmp_path)) == f"process {first.pid}" and is_locked(folder_of(spec, tmp_path))

@@ -5,6 +5,7 @@ import re
 import sys
 from collections import deque
 from pathlib import Path
+from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -35,8 +36,7 @@ def measurement(*words: str) -> dict[str, int]:
     """The memory that a process of its own reports."""
     done = run_process([sys.executable, "-m", "tests.reliability.measured", *words], timeout=600)
     assert done.returncode == 0, done.stderr
-    numbers: dict[str, int] = json.loads(done.stdout)
-    return numbers
+    return json.loads(done.stdout)
 
 
 def budget(steps: int) -> list[str]:
@@ -279,10 +279,8 @@ def test_run_out_of_memory_halts_with_a_remedy_and_resumes(what: str, tmp_path: 
 
 
 def test_lack_of_memory_during_setup_halts_the_run(tmp_path: Path, monkeypatch: Patch) -> None:
-    def exhausted(*_: object) -> None:
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory")
-
-    monkeypatch.setattr(rlbench.run, "build", exhausted)
+    error = RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory")
+    monkeypatch.setattr(rlbench.run, "build", Mock(side_effect=error))
     assert "halted" in stderr_of(words(tmp_path), 5)
     monkeypatch.setattr(rlbench.run, "build", build)
     assert main(words(tmp_path, "--quiet")) == 0

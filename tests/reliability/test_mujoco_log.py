@@ -21,9 +21,7 @@ from tests.conftest import Capture
 def registered() -> GymnasiumVector:
     mujoco.set_mju_user_warning(None)
     task = GymnasiumTask(id="gym:Hopper-v5", package="gymnasium", version=gymnasium.__version__)
-    envs = external_vector(task, seeds=(0,), training=True, make=None)
-    assert isinstance(envs, GymnasiumVector)
-    return envs
+    return external_vector(task, seeds=(0,), training=True, make=None)
 
 
 @pytest.mark.usefixtures("empty_folder")

@@ -45,12 +45,8 @@ def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "corpus"))
 
 
-def folders(corpus: Path) -> list[Path]:
-    return sorted(path.parent for path in corpus.glob("results/**/spec.json"))
-
-
 def test_every_record_is_read_whole_by_both_readers(corpus: Path) -> None:
-    records = [store.read_record(folder) for folder in folders(corpus)]
+    records = [store.read_record(path.parent) for path in sorted(corpus.glob("results/**/spec.json"))]
     assert len(records) == 14
     assert {record.outcome and record.outcome.status for record in records} == {"done", "failed", "interrupted", None}
     metrics = {e.updated and " ".join(sorted(e.updated.means)) for record in records for e in record.epochs}

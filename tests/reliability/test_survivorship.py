@@ -11,15 +11,14 @@ from rlbench import suites
 from rlbench.cli.resolve import resolve
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Spec
-from rlbench.records.types import Outcome, Status
+from rlbench.records.types import Status
 from rlbench.report import cells
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, row_of
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Evaluation, Run
-from tests.conftest import Patch, epoch
-from tests.forging import locked
+from tests.conftest import Patch, RecordSeeds
 from tests.slow import slow_but
 
 CELLS = (
@@ -144,29 +143,19 @@ def test_partial_runs_never_raise_a_score_and_failed_seeds_stay_in_n(
     holds()
 
 
-def test_survivorship_rules_hold_for_records_on_disk(tmp_path: Path) -> None:
+def test_survivorship_rules_hold_for_records_on_disk(record_seeds: RecordSeeds, results: Path) -> None:
     """Through the real files: three seeds that reached the optimum, one that failed high, one smoke run above it."""
-
-    def write(spec: Spec, mean: float, status: Status) -> None:
-        store = locked(spec, tmp_path)
-        for i in range(2):
-            store.append(epoch(i, mean, spec.budget.steps * i))
-        outcome = {"reason": "", "env_steps": spec.budget.steps, "updates": 0, "epochs": 2, "seconds": 1.0}
-        store.finish(Outcome(status=status, final=mean, best=mean, best_epoch=0, weights=None, **outcome))
-        store.release()
-
-    name = ("toy", "dqn", "Catch")
+    catch = {"suite": "toy", "task": "Catch"}
 
     def cell() -> Cell:
-        return next(c for c in every_cell(["toy"], tmp_path) if c.key.algorithm == "dqn" and c.key.task == "Catch")
+        return next(c for c in every_cell(["toy"], results) if c.key.algorithm == "dqn" and c.key.task == "Catch")
 
-    for seed in range(3):
-        write(spec_of(name, seed), 1.0, "done")
+    record_seeds(*[[1.0, 1.0]] * 3, **catch)
     assert (cell().verdict.word, cell().measured and cell().measured.n) == ("REPRODUCED", 3)
     before = cell()
-    write(resolve(*name, seed=7, smoke=True).spec, 50.0, "done")
+    record_seeds([50.0, 50.0], start=7, sets=["smoke=true"], **catch)
     assert cell() == before, "a smoke run leaves no trace"
-    write(spec_of(name, 3), 50.0, "failed")
+    record_seeds([50.0, 50.0], start=3, status="failed", **catch)
     row = cell()
     assert row.measured is not None and row.measured.n == 4
     assert row.measured.score < 1.0

@@ -61,7 +61,6 @@ class Zygote:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait(timeout=LONGEST)
         self.process.stdout.close()
@@ -75,7 +74,6 @@ class Zygote:
         kill_after: float | None = None,
     ) -> Answer:
         """Run a command to its end, or for so many seconds."""
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.output.write_text("", encoding="utf-8")  # a child may be killed before it opens it
         job = {"function": function, "words": list(words), "environ": dict(environ or {}), "output": str(self.output)}
         self.process.stdin.write(json.dumps({**job, "kill_after": kill_after}) + "\n")
@@ -120,7 +118,6 @@ def _obey(job: dict[str, object]) -> NoReturn:
         os.dup2(handle, 2)
         sys.stdin.close()
         environ, words = job["environ"], job["words"]
-        assert isinstance(environ, dict) and isinstance(words, list)
         os.environ.update(environ)
         module, _, name = str(job["function"]).partition(":")
         code = int(getattr(import_module(module), name)(words) or 0)

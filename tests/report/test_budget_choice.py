@@ -27,7 +27,7 @@ from rlbench.report.run_index import Runs, gather
 from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
 from tests.commands import json_of, stderr_of, stdout_of
-from tests.conftest import Patch, RecordRun
+from tests.conftest import Patch, RecordSeeds
 from tests.reliability.test_hostile_curves import CURVE
 from tests.report.conftest import RESULTS
 
@@ -115,13 +115,12 @@ def test_plan_with_a_budget_prints_json_and_lines() -> None:
 
 
 def test_an_inconclusive_cell_gets_seeds_beyond_the_tenth(
-    record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
+    record_seeds: RecordSeeds, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("rlbench.report.remaining_work.throughput", lambda *_, **__: Throughput(100.0, "cell", True))
     budget = suites.spec("toy", "dqn", "Catch").budget
-    for seed in range(10):
-        scores = [0.8 if seed == 3 else 1.0] * (budget.steps // budget.epoch + 1)
-        record_run(scores, suite="toy", task="Catch", seed=seed)
+    scores = ([0.8 if seed == 3 else 1.0] * (budget.steps // budget.epoch + 1) for seed in range(10))
+    record_seeds(*scores, suite="toy", task="Catch")
     words = ["plan", "toy", "dqn", "--budget", "900d", "--results", str(tmp_path / "results"), "--json"]
     (catch,) = (cell for cell in json_of(words)["include"] if cell["task"] == "Catch")
     assert catch["seeds"].startswith("10,11")

@@ -9,8 +9,7 @@ import pytest
 
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.run_index import gather
-from tests.conftest import RecordRun
-from tests.report.conftest import RecordSeeds
+from tests.conftest import RecordRun, RecordSeeds
 
 Facts = Mapping[str, Any]
 BREAKOUT = {"suite": "atari", "algo": "dqn", "task": "BreakoutNoFrameskip-v4"}

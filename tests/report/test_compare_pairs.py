@@ -10,8 +10,7 @@ from rlbench.report.compare import Comparison, compare
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
-from tests.report.conftest import RecordSeeds
+from tests.conftest import RecordRun, RecordSeeds
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -23,18 +22,17 @@ def scores(comparison: Comparison) -> list[tuple[tuple[float, ...], tuple[float,
 
 
 @pytest.fixture
-def usual(record_run: RecordRun) -> str:
+def usual(record_seeds: RecordSeeds) -> str:
     """A folder with two seeds of the documented setting of DQN on Catch, at 0.5."""
-    for seed in (0, 1):
-        record_run([-0.6, 0.5], suite="toy", task="Catch", seed=seed)
+    record_seeds(*[[-0.6, 0.5]] * 2, suite="toy", task="Catch")
     Path("results").rename("usual")
     return "usual"
 
 
-def test_variant_is_compared_with_the_documented_setting(usual: str, record_run: RecordRun) -> None:
-    for seed, best in [(0, 0.75), (1, 1.0)]:
-        record_run([-0.6, best], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], environment=LATER)
-    record_run([1.0], suite="toy", task="Catch", seed=2, sets=["algo.lr=0.5"], status=None)  # not at its end
+def test_variant_is_compared_with_the_documented_setting(usual: str, record_seeds: RecordSeeds) -> None:
+    variant = {"suite": "toy", "task": "Catch", "sets": ["algo.lr=0.5"]}
+    record_seeds([-0.6, 0.75], [-0.6, 1.0], environment=LATER, **variant)
+    record_seeds([1.0], start=2, status=None, **variant)  # not at its end
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
     text = " ".join(stdout_of(["compare", usual, "results"]).split())
     assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: settings published against lr=0.5." in text
@@ -58,10 +56,9 @@ def test_offline_scores_are_raw_returns_by_the_references_estimator(
     assert scores_of(key, runs) == [pytest.approx(score)]
 
 
-def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record_run: RecordRun) -> None:
-    record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
-    for seed in (1, 2):
-        record_run([], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"], status="failed")
+def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record_seeds: RecordSeeds) -> None:
+    record_seeds([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
+    record_seeds([], [], start=1, suite="toy", task="Catch", sets=["algo.lr=0.5"], status="failed")
     assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
@@ -155,11 +152,11 @@ def test_cells_with_two_settings_or_other_rules_are_not_compared(
     assert json_of(["compare", usual, "results", "--json"])["left_out"] == [f"toy/dqn/Catch: {why}"]
 
 
-def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_published_one(record_run: RecordRun) -> None:
-    for seed in range(2):
-        record_run([0.25], suite="toy", task="Catch", seed=seed)
-        record_run([0.5], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.5"])
-        record_run([0.75], suite="toy", task="Catch", seed=seed, sets=["algo.lr=0.25"])
+def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_published_one(
+    record_seeds: RecordSeeds,
+) -> None:
+    for score, sets in ((0.25, []), (0.5, ["algo.lr=0.5"]), (0.75, ["algo.lr=0.25"])):
+        record_seeds([score], [score], suite="toy", task="Catch", sets=sets)
     quick, slow = "results@lr=0.5", "results@lr=0.25"
     assert scores(compare(quick, slow, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 0.75))]
     assert scores(compare("results@published", slow, Sources(NOWHERE), None)) == [((0.25, 0.25), (0.75, 0.75))]
@@ -169,11 +166,12 @@ def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_publis
 
 
 @pytest.mark.parametrize("text", ["protocol.episodes=128", "budget.steps=2000", "algo.lr=0.5"])
-def test_folders_with_equal_rules_are_compared(text: str, record_run: RecordRun) -> None:
+def test_folders_with_equal_rules_are_compared_whole(text: str, record_run: RecordRun) -> None:
     for best, folder in [(0.5, "left"), (0.75, "right")]:
         record_run([best], suite="toy", task="Catch", sets=[text])
         Path("results").rename(folder)
     assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.5,), (0.75,))]
+    assert json_of("compare left right --json")["left_out"] == []
 
 
 def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_run: RecordRun) -> None:
@@ -212,13 +210,6 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: RecordR
     assert "short has runs of published with other steps" in " ".join(
         stderr_of(["compare", "short", "shorter"]).split()
     )
-
-
-def test_shorter_runs_that_are_compared_are_not_left_out(record_run: RecordRun) -> None:
-    for folder in ("left", "right"):
-        record_run([0.5], suite="toy", task="Catch", sets=["budget.steps=12000"])
-        Path("results").rename(folder)
-    assert json_of("compare left right --json")["left_out"] == []
 
 
 def test_a_folder_without_ended_runs_is_named(usual: str, record_run: RecordRun) -> None:

@@ -130,7 +130,6 @@ def at(results: Path) -> AtStep:
 def record_cell(record_run: RecordRun, levels: Sequence[float], steps: int = 100_000, **more: object) -> None:
     """A run that stands at the reference's own curve times each level, up to ``steps``."""
     curve = reference_curve(HALF_CHEETAH)
-    assert curve is not None
     for seed, share in enumerate(levels, start=int(str(more.pop("start", 0)))):
         means = [share * curve.point(step).mean for step in range(0, steps + 1, curve.epoch)]
         status = more.get("status", "interrupted")
@@ -211,7 +210,6 @@ def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run:
     comparison, curve = at(results), reference_curve(HALF_CHEETAH)
     level = comparison.reference
     test = welch_test(comparison.scores, level.mean, level.std, level.n, comparison.margin)
-    assert curve is not None and comparison.test is not None and test.below is not None
     assert comparison.test.below == pytest.approx(test.below / curve.alpha_spent(100_000)) and test.below > 0
 
 
@@ -227,7 +225,6 @@ def test_below_above_and_shortfall_equal_scipys_welch_test(
     squared, printed = max(ours.variance, level.std**2 * 10 / 9) / 3, level.std**2 / 9  # ours may be closer together
     degrees = int((squared + printed) ** 2 / (squared**2 / 2 + printed**2 / 9))
     curve = reference_curve(HALF_CHEETAH)
-    assert curve is not None and row.test is not None
     chance = stats.t.cdf(sign * (ours.mean - level.mean + sign * row.margin) / error, degrees)
     p_value = row.test.below if sign > 0 else row.test.above
     assert p_value == pytest.approx(chance / curve.alpha_spent(100_000), rel=1e-6) and p_value < 1

@@ -16,7 +16,6 @@ from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report.aggregate import normalizer
-from rlbench.report.compare import compare
 from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.pages import html_page
 from rlbench.report.plot_data import algorithm_scores, panels
@@ -26,8 +25,8 @@ from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
 from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
-from tests.conftest import Patch, RecordRun
-from tests.report.conftest import RESULTS, RecordSeeds
+from tests.conftest import Patch, RecordRun, RecordSeeds
+from tests.report.conftest import RESULTS
 from tests.report.test_tables import Page
 from tests.slow import slow_but
 
@@ -35,21 +34,12 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 @pytest.fixture
-def two_algorithms(record_run: RecordRun) -> Path:
+def two_algorithms(record_seeds: RecordSeeds) -> Path:
     """DQN reaches 0.75 and 0.875 on Catch, C51 1.0 twice; DQN alone plays the pole."""
-    for seed, (dqn, c51) in enumerate([(0.75, 1.0), (0.875, 1.0)]):
-        record_run([-0.6, dqn], suite="toy", task="Catch", seed=seed)
-        record_run([-0.6, c51], suite="toy", task="Catch", algo="c51", seed=seed)
-    record_run([20.0, 500.0], suite="toy", task="CartPole-v1")
+    record_seeds([-0.6, 0.75], [-0.6, 0.875], suite="toy", task="Catch")
+    record_seeds([-0.6, 1.0], [-0.6, 1.0], suite="toy", task="Catch", algo="c51")
+    record_seeds([20.0, 500.0], suite="toy", task="CartPole-v1")
     return Path("results")
-
-
-def test_two_algorithms_are_compared_on_the_tasks_they_share(two_algorithms: Path) -> None:
-    scores = compare("dqn", "c51", Sources(two_algorithms), None)
-    assert [(task.key.task, task.first, task.second) for task in scores.tasks] == [("Catch", (0.75, 0.875), (1.0, 1.0))]
-    assert scores.improvement.value == 1.0
-    assert scores.interquartile_means[0].value == pytest.approx((0.8125 + 0.6) / 1.6)
-    assert scores.interquartile_means[1].value == 1.0
 
 
 @pytest.mark.parametrize(("one", "right"), [("dqn", "nothing"), ("results", "dqn"), ("dqn", "rainbow")])
@@ -57,19 +47,20 @@ def test_invalid_comparisons_are_refused_in_one_line(two_algorithms: Path, one: 
     assert len(stderr_of(["compare", one, right]).splitlines()) == 1
 
 
-def test_compare_prints_both_means_and_the_probability(two_algorithms: Path) -> None:
+def test_compare_prints_means_and_probability_on_the_tasks_that_both_have(two_algorithms: Path) -> None:
     text = stdout_of(["compare", "dqn", "c51"])
     assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, reference 1" in text
     assert "interquartile mean of c51: 1.000; " in text and "Fewer than 5 seeds" in text
     document = json.loads(stdout_of(["compare", "dqn", "c51", "--json"]))
+    assert [(t["task"], t["left"], t["right"]) for t in document["tasks"]] == [("Catch", [0.75, 0.875], [1.0, 1.0])]
     assert document["improvement"]["value"] == 1.0 and document["iqm"][0]["low"] is None
+    assert [mean["value"] for mean in document["iqm"]] == pytest.approx([(0.8125 + 0.6) / 1.6, 1.0])
     assert [gap["value"] for gap in document["optimality_gap"]] == pytest.approx([0.1875 / 1.6, 0.0])
 
 
-def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_run: RecordRun) -> None:
-    for seed in range(5):
-        record_run([-0.6, seed / 8], suite="toy", task="Catch", seed=seed)
-        record_run([-0.6, 1.0], suite="toy", task="Catch", algo="c51", seed=seed)
+def test_compare_shows_an_interval_of_five_seeds_unless_they_tie(record_seeds: RecordSeeds) -> None:
+    record_seeds(*([-0.6, seed / 8] for seed in range(5)), suite="toy", task="Catch")
+    record_seeds(*[[-0.6, 1.0]] * 5, suite="toy", task="Catch", algo="c51")
     text = stdout_of(["compare", "dqn", "c51", "--results", "results"])
     assert re.search(r"mean of dqn: 0\.531 \[0\.\d+, 0\.\d+\];", text) and "mean of c51: 1.000; " in text
     assert "Fewer than" not in text
@@ -302,11 +293,6 @@ def test_the_best_run_of_a_task_is_1_for_every_algorithm() -> None:
     assert normalizer(keys, [[-40.0, -30.0], [-2.0]]) == ("random policy 0, best run 1", [(-49.4, -2.0)] * 2)
 
 
-def test_figure_without_data_is_refused() -> None:
-    with pytest.raises(UsageError, match="no finished run"):
-        draw("atari", "profile", Sources(Path("nowhere")))
-
-
 def addresses(text: str) -> list[str]:
     """Every address that a page would fetch."""
     parser = Page()
@@ -351,11 +337,10 @@ def test_report_without_records_is_a_page() -> None:
 
 
 def test_a_task_whose_runs_have_all_failed_stays_in_the_scores(
-    two_algorithms: Path, record_run: RecordRun, monkeypatch: Patch
+    two_algorithms: Path, record_seeds: RecordSeeds, monkeypatch: Patch
 ) -> None:
-    for seed in range(2):
-        record_run([500.0], suite="toy", algo="dqn", task="CartPole-v1", seed=seed, status="failed")
-        record_run([500.0], suite="toy", algo="c51", task="CartPole-v1", seed=seed)
+    record_seeds([500.0], [500.0], suite="toy", algo="dqn", task="CartPole-v1", status="failed")
+    record_seeds([500.0], [500.0], suite="toy", algo="c51", task="CartPole-v1")
     tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", Sources(two_algorithms))[1]}
     assert set(tasks["dqn"]) == set(tasks["c51"]) == {"Catch", "CartPole-v1"}
     monkeypatch.setattr("rlbench.report.plot_data.scale_of", lambda key: None)

@@ -13,7 +13,7 @@ from rlbench.report.reference_files import select_references
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.report.conftest import RecordSeeds
+from tests.conftest import RecordSeeds
 
 TEXT = """
 [[reference]]

@@ -83,10 +83,6 @@ def test_a_printed_interval_holds_its_score() -> None:
     assert {row["estimator"] for row in references} == {"max-of-iqm", "final-iqm"}
 
 
-def test_every_suite_of_the_command_line_has_documented_cells() -> None:
-    assert all(reference_cells(suite) for suite in ("atari", "mujoco", "offline", "goals", "toy"))
-
-
 def test_rows_about_data_sets_are_not_algorithms() -> None:
     assert {c.key.algorithm for c in reference_cells("offline")} == {
         "il", "bcq", "cql", "crr", "td3bc", "td3bc-raw", "iql",

@@ -85,13 +85,14 @@ def test_differing_settings_of_a_run_are_named(record_run: RecordRun, results: P
     assert differences(only(results).variants[0]) == ["algo.lr=0.1", "task.sticky=0.25"]
 
 
-def test_complete_run_replaces_a_short_one_of_its_seed(record_run: RecordRun, results: Path) -> None:
+def test_complete_run_replaces_a_short_one_of_its_seed_which_is_noted(record_run: RecordRun, results: Path) -> None:
     record_run([1.0], seed=0)
     record_run([1.0], seed=0, sets=["budget.steps=300000"])
     record_run([1.0], seed=1, sets=["budget.steps=300000"])
     runs = only(results)
     assert [r.seed for r in runs.complete] == [0]
     assert [r.seed for r in runs.short] == [1]
+    assert "not counted: 1 more record of the same seeds" in "; ".join(remarks.remarks(runs))
 
 
 @pytest.mark.parametrize("sets", [["algo.lr=0.1"], ["task.sticky=0.25"], ["budget.steps=300000"]])
@@ -143,12 +144,6 @@ def test_a_few_steps_beyond_the_budget_choose_no_record(record_run: RecordRun) -
     low, high = (runs.read_run(record_run([1.0, best], seed=seed)) for seed, best in enumerate((2.0, 9.0)))
     part = [replace(low, env_steps=low.budget + 1), replace(high, seed=0, env_steps=high.budget + 9)]
     assert [run.env_steps - run.budget for run in runs.keep_one(part, lambda run: run.seed)] == [9]
-
-
-def test_a_short_record_of_an_ended_seed_is_noted(record_run: RecordRun, results: Path) -> None:
-    record_run([1.0])
-    record_run([1.0], sets=["budget.steps=300000"])
-    assert "not counted: 1 more record of the same seeds" in "; ".join(remarks.remarks(only(results)))
 
 
 def test_a_failed_record_of_a_variant_counts_before_a_finished_one(record_run: RecordRun, results: Path) -> None:

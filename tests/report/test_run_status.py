@@ -8,7 +8,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.records.files import folders
-from rlbench.records.store import Store, read_record
+from rlbench.records.store import read_record
 from rlbench.report.run_index import RunStatus, run_status
 from tests.commands import stdout_of
 from tests.conftest import RecordRun
@@ -57,8 +57,7 @@ def test_locked_run_is_running_with_an_eta(record_run: RecordRun, results: Path)
 def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: RecordRun, results: Path) -> None:
     stopped = record_run([1.0, 3.0], status="interrupted")
     outcome, epochs = read_record(stopped).outcome, read_record(record_run([1.0, 3.0, 2.0], seed=1)).epochs
-    store = Store.lock(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results, {})
-    assert store is not None and outcome is not None
+    store = locked(suites.spec("atari", "dqn", "BreakoutNoFrameskip-v4"), results)
     store.finish(replace(outcome, env_steps=133_000))
     store.release()
     saved, _ = statuses(results)

@@ -113,7 +113,6 @@ def reproduced(n: int, cell: str, shape: str, fraction: float, *, shortfall: flo
     """The rate at which ``n`` seeds with a curve so many margins lower reproduce the documented ten."""
     algorithm, task = CELLS[cell]
     reference = primary("mujoco", algorithm, f"{task}-v4")
-    assert reference is not None and reference.std is not None
     draw, random = np.random.default_rng(5), task_scales()[task].random
     level = reference.score - random
     theirs = curves(draw, 10, shape, level, reference.std, fraction)

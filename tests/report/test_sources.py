@@ -14,9 +14,8 @@ from rlbench.report import sources
 from rlbench.report.reference_table import SUITES
 from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun
+from tests.conftest import RecordRun, RecordSeeds
 from tests.reliability.test_hostile_curves import CURVE
-from tests.report.conftest import RecordSeeds
 
 ROOT = Path(__file__).parents[2]
 CATCH = {"suite": "toy", "task": "Catch"}

@@ -11,8 +11,7 @@ from rlbench.report.provenance import cells_of
 from rlbench.report.reference_scores import margin, reference_cells, resolution, threshold
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parse_score
 from rlbench.report.sources import Sources
-from tests.conftest import RecordRun
-from tests.report.conftest import RecordSeeds
+from tests.conftest import RecordSeeds
 
 
 def reference_of(suite: str, algorithm: str, task: str) -> tuple[CellKey, ReferenceScore]:
@@ -75,10 +74,9 @@ def test_given_margin_applies_to_every_cell() -> None:
 
 
 def pong(
-    record_run: RecordRun, results: Path, algo: str, curves: Sequence[Sequence[float]], share: float | None
+    record_seeds: RecordSeeds, results: Path, algo: str, curves: Sequence[Sequence[float]], share: float | None
 ) -> Cell:
-    for seed, means in enumerate(curves):
-        record_run(means, algo=algo, task="PongNoFrameskip-v4", seed=seed)
+    record_seeds(*curves, algo=algo, task="PongNoFrameskip-v4")
     cells = every_cell(["atari"], results, share=share)
     return next(c for c in cells if (c.key.algorithm, c.key.task) == (algo, "PongNoFrameskip-v4"))
 
@@ -104,7 +102,7 @@ LATE = [*[-21.0] * 30, 20.0]
     ],
 )
 def test_verdict_at_a_common_threshold_is_about_reaching_it_and_its_steps(
-    record_run: RecordRun,
+    record_seeds: RecordSeeds,
     results: Path,
     algo: str,
     curves: Sequence[Sequence[float]],
@@ -112,7 +110,7 @@ def test_verdict_at_a_common_threshold_is_about_reaching_it_and_its_steps(
     word: str,
     note: str,
 ) -> None:
-    cell = pong(record_run, results, algo, curves, share)
+    cell = pong(record_seeds, results, algo, curves, share)
     assert cell.verdict.word == word
     assert note in cell.note
 
