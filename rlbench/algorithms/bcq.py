@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import Compilable, Compiler, Update, compilable
-from rlbench.algorithms.steps import optimize, target_updates, td_loss
+from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.config.offline import BCQConfig
 from rlbench.nets.bcq_vae import BCQPolicy
 from rlbench.ops.losses import bc_mse, kl_to_standard_normal, lambda_mix, weighted_mean
@@ -73,7 +73,7 @@ class BCQ(Compilable):
             action = self.target_perturbation(batch.next_obs, candidates)
             value = lambda_mix(self.target_critics.action_values(batch.next_obs, action), self.config.lmbda)  # [M, B]
             target = batch.reward + batch.discount * value.amax(0)
-        return td_loss(self.net.critics, batch, target)
+        return squared_td_errors(self.net.critics(batch.obs, batch.action), target, batch.weight)
 
     @compilable
     def policy_loss(self, batch: Transition, candidates: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
-from rlbench.algorithms.steps import optimize, target_updates, td_loss
+from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.config.offline import IQLConfig
 from rlbench.nets.actors import BoundedGaussianActor, DeterministicActor, StateDependentStdActor
 from rlbench.nets.critics import Critics, StateValue
@@ -59,7 +59,7 @@ class IQL(ActorLearner):
         """Loss ``[]``, mean value ``[]`` and errors ``[B]`` against the value of the next state (eq. 6)."""
         with torch.no_grad():
             target = batch.reward + batch.discount * self.value(batch.next_obs)
-        return td_loss(self.critics, batch, target)
+        return squared_td_errors(self.critics(batch.obs, batch.action), target, batch.weight)
 
     @compilable
     def policy_loss(self, batch: Transition, advantage: Tensor) -> tuple[Tensor, Tensor]:

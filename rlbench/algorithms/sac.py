@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
-from rlbench.algorithms.steps import optimize, target_updates, td_loss
+from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.nets.actors import SquashedGaussianActor
 from rlbench.nets.critics import Critics, random_subset
 from rlbench.ops.action_distributions import SquashedGaussianPolicy
@@ -81,7 +81,7 @@ class SAC(ActorLearner):
             action, log_prob = self.actor(batch.next_obs).sample_and_log_prob()
             future = random_subset(self.target_critics(batch.next_obs, action), self.redq_subset).amin(0)
             target = batch.reward + batch.discount * (future - self.temperature.value() * log_prob)
-        return td_loss(self.critics, batch, target)
+        return squared_td_errors(self.critics(batch.obs, batch.action), target, batch.weight)
 
     @compilable
     def policy_loss(self, batch: Transition) -> tuple[Tensor, Tensor]:

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench.algorithms.base import Periodic
-from rlbench.nets.critics import Critics
 from rlbench.ops.losses import valid_mean
-from rlbench.ops.types import Transition
 
 
 def optimize(
@@ -105,17 +103,12 @@ def target_updates(*pairs: tuple[nn.Module, nn.Module], tau: float = 1.0, period
     return (Periodic(period, move),)
 
 
-def td_loss(critics: Critics, batch: Transition, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The squared TD errors of all critics against ``target`` ``[B]`` (1802.09477, algorithm 1).
+def squared_td_errors(value: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The squared TD errors of K critics' ``value`` ``[K, B]`` against ``target`` ``[B]`` (1802.09477, algorithm 1).
 
     Return the loss (``weight`` · error², averaged over all B rows and summed over the critics), the mean value over
     critics and rows of weight > 0, both ``[]``, and the mean absolute error of each row, ``[B]``.
     """
-    return squared_td_errors(critics(batch.obs, batch.action), target, batch.weight)
-
-
-def squared_td_errors(value: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``td_loss`` from values ``[K, B]``."""
     error = value - target
     loss = (weight * error.square()).mean(1).sum()
     return loss, valid_mean(value.detach(), weight), error.abs().mean(0).detach()

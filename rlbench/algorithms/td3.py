@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlbench.algorithms.base import ActorLearner, Compiler, Update, compilable
-from rlbench.algorithms.steps import optimize, target_updates, td_loss
+from rlbench.algorithms.steps import optimize, squared_td_errors, target_updates
 from rlbench.config.offline import TD3BCConfig
 from rlbench.config.online import TD3PolicyConfig
 from rlbench.nets.actors import DeterministicActor
@@ -51,7 +51,7 @@ class TD3(ActorLearner):
             scale, clip = self.config.smoothing, self.config.clip
             action = policy.mode() if scale is None else policy.add_clipped_noise(scale, clip)
             target = batch.reward + batch.discount * self.target_critics(batch.next_obs, action).amin(0)
-        return td_loss(self.critics, batch, target)
+        return squared_td_errors(self.critics(batch.obs, batch.action), target, batch.weight)
 
     @compilable
     def policy_loss(self, batch: Transition) -> Tensor:
