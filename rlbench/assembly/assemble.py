@@ -13,7 +13,7 @@ from rlbench.assembly import components, continuous, discrete, offline, policy_g
 from rlbench.assembly.components import AlgorithmParts
 from rlbench.assembly.device import device_of, keep_memory, stepping_threads, threads_of
 from rlbench.assembly.engine import compiler_of, engine_of, select_engine
-from rlbench.assembly.environments import async_environments, environments, goal_reward
+from rlbench.assembly.environments import async_environments, environments
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
 from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
@@ -228,11 +228,12 @@ def _source(
 ) -> RingBuffer | HindsightReplay:
     if replay.hindsight is None or not isinstance(spec.task, GoalTask):
         return ring
-    goal, reward = goal_reward()
+    from rlbench.envs.mujoco import GOAL_WIDTH, compute_reward  # noqa: PLC0415 - it imports the simulator
+
     return HindsightReplay(
         ring=ring,
-        layout=GoalLayout(observation=info.obs_shape[0] - 2 * goal, goal=goal),
-        reward=reward,
+        layout=GoalLayout(observation=info.obs_shape[0] - 2 * GOAL_WIDTH, goal=GOAL_WIDTH),
+        reward=compute_reward,
         her_ratio=1 - 1 / replay.hindsight.k,
         max_episode_steps=min(spec.task.steps, ring.length - 1),
         generator=generator,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, assert_never
-
-from torch import Tensor
 
 from rlbench import suites
 from rlbench.assembly.device import cores
@@ -110,13 +107,6 @@ def _atari(task: AtariTask, seeds: tuple[int, ...], *, training: bool) -> Vector
             return GymnasiumVector(name=task.id, factory=factory, seeds=seeds, versions=atari_wrappers.versions())
         case _:
             assert_never(task.env)
-
-
-def goal_reward() -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
-    """Width G of a goal, and the reward ``[B]`` of achieved goals ``[B, G]`` for desired goals ``[B, G]``."""
-    from rlbench.envs.mujoco import GOAL_WIDTH, compute_reward
-
-    return GOAL_WIDTH, compute_reward
 
 
 def describe(spec: Spec) -> EnvInfo:
