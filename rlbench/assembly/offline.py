@@ -107,8 +107,7 @@ def build_offline(
     seal: Seal | None = None,
 ) -> trainer.OfflineTrainer:
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
-    dataset = _compatible_data(spec, info, runtime, seal)
-    data, scale = _preprocess(algo, dataset.data)
+    data, sha256, scale = _preprocessed(spec, algo, info, runtime, seal)
     if scale is not None:
         scale.normalize_in_place(data.obs)
     generator = Seeds(spec.seed).child("replay").torch(device)
@@ -129,36 +128,30 @@ def build_offline(
         eval_pool=EvalPool(parts.learner.policy_net(), config, max_workers=workers, env_timeout=runtime.env_timeout),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=trainer.DatasetIdentity(dataset.sha256, None if scale is None else {**normalization}),
+        data=trainer.DatasetIdentity(sha256, None if scale is None else {**normalization}),
     )
 
 
-def _compatible_data(spec: Spec, info: EnvInfo, runtime: Runtime, seal: Seal | None) -> Experience:
-    """The data of a run, checked against its environment."""
+def _preprocessed(
+    spec: Spec, algo: OfflineConfig | DiscreteOfflineConfig, info: EnvInfo, runtime: Runtime, seal: Seal | None
+) -> tuple[Dataset, str, ObsScaler | None]:
+    """The data with scaled rewards, the SHA-256 of their file, and the normalization of observations.
+
+    With a ``return_span`` the best episode's return lies that far above the worst's.
+    """
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
-    dataset = experience(spec, spec.task, runtime, seal)
-    return dataset._replace(data=check_compatibility(spec.task, dataset.data, info, normalized=dataset.normalized))
-
-
-def _preprocess(algo: OfflineConfig | DiscreteOfflineConfig, data: Dataset) -> tuple[Dataset, ObsScaler | None]:
-    """The data with scaled rewards, and the normalization of observations; data with discrete actions unchanged."""
+    data, sha256, normalized = experience(spec, spec.task, runtime, seal)
+    data = check_compatibility(spec.task, data, info, normalized=normalized)
     if not isinstance(algo, OfflineConfig):
-        return data, None
+        return data, sha256, None
     if algo.terminate_on_end:
         data = terminated_on_end(data)
-    return _scale_rewards(data, algo.return_span), fit_obs_scaler(data) if algo.normalize_obs else None
-
-
-def _scale_rewards(data: Dataset, span: float | None) -> Dataset:
-    """The data with rewards scaled so that the best episode's return lies ``span`` above the worst's."""
-    if span is None:
-        return data
-    returns = episodes(data).returns
-    width = float(returns.max() - returns.min()) if len(returns) else 0.0
-    if width <= 0:
-        return data
-    return data._replace(reward=(data.reward * (span / width)).astype(np.float32))
+    if algo.return_span is not None:
+        returns = episodes(data).returns
+        if (width := float(returns.max() - returns.min())) > 0:
+            data = data._replace(reward=(data.reward * (algo.return_span / width)).astype(np.float32))
+    return data, sha256, fit_obs_scaler(data) if algo.normalize_obs else None
 
 
 def _random(task: OfflineTask) -> Dataset:
