@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -137,16 +137,6 @@ def as_array(x: Tensor) -> Row:
     """The numbers ``[...]`` of a tensor on the host, of its own type, without a copy."""
     row: Row = x.detach().numpy()
     return row
-
-
-class PolicyHead(Protocol):
-    """A policy, read off the first network's outputs, and its gradients."""
-
-    def evaluate(self, raw: Row, action: Row) -> tuple[Row, Row]:
-        """Log-probabilities and entropies ``[B]`` of actions ``[B, A]``, or of discrete ones ``[B]`` int64."""
-
-    def backward(self, log_prob: Row, entropy: Row, out: Row) -> None:
-        """Write the gradients of ``raw`` ``[B, A]`` from those of the last results of ``evaluate``."""
 
 
 class GaussianHead:

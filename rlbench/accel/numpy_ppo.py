@@ -19,7 +19,6 @@ from rlbench.accel.numpy_mlp import (
     GaussianHead,
     NumpyMLPs,
     NumpyOptimizer,
-    PolicyHead,
     Row,
     append_ones,
     as_array,
@@ -47,14 +46,15 @@ class NumpyPPO:
 
     def __init__(self, net: SeparateActorCritic, optimizer: torch.optim.Optimizer, method: PPOConfig) -> None:
         self.method, actor = method, net.actor
-        gaussian = isinstance(actor, GaussianActor)
         extra = [actor.log_std] if isinstance(actor, GaussianActor) else []
         self.stack = NumpyMLPs(
             [linear_layers(actor), linear_layers(net.critic)], activation=net.actor.torso.activation, extra=extra
         )
         self.optimizer = NumpyOptimizer(self.stack, optimizer, max_norm=method.max_grad_norm)
         row, gradient, extra_start = self.optimizer.row, self.optimizer.gradient, self.stack.extra_start
-        self.head: PolicyHead = GaussianHead(row[extra_start:], gradient[extra_start:]) if gaussian else DiscreteHead()
+        self.head: GaussianHead | DiscreteHead = DiscreteHead()
+        if extra:
+            self.head = GaussianHead(row[extra_start:], gradient[extra_start:])
         self.actions = linear_layers(actor)[-1].out_features
 
     @torch.no_grad()
