@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from rlbench.algorithms.onpolicy import ActorCriticNet, AdvantageEstimator
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.reinforce import REINFORCE
 from rlbench.algorithms.trpo import TRPO
-from rlbench.assembly.components import adam
+from rlbench.assembly.components import adam, build_torso
 from rlbench.config import online
 from rlbench.config.run import EngineName, Spec
 from rlbench.envs.base import Discrete, EnvInfo
@@ -27,7 +26,7 @@ from rlbench.nets.actor_critic import (
     SharedActorCritic,
     init_orthogonal,
 )
-from rlbench.nets.torsos import MLPTorso, NatureTorso
+from rlbench.nets.torsos import MLPTorso
 from rlbench.seeds import Seeds
 from rlbench.training.protocols import Schedule
 
@@ -123,45 +122,31 @@ def actor_critic_network(spec: Spec, algo: online.PolicyGradientConfig, info: En
     Raises:
         UsageError: the torso is convolutional and actions are continuous.
     """
-    match algo.torso:
-        case online.NatureConfig(scale=scale):
-            if not isinstance(info.actions, Discrete):
-                raise UsageError(f"{spec.name}: a convolutional torso needs discrete actions; choose algo.torso=mlp")
-            torso = NatureTorso(stack=spec.task.stack, size=info.obs_shape[-1], scale=scale)
-            shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
-            if scale:  # the published settings with scaled frames also use orthogonal initialization
-                init_orthogonal(shared.torso)
-            return shared
-        case online.MLPConfig():
-            critic = _torso(spec, algo.torso, info)
-            net = SeparateActorCritic(_actor(spec, algo, info), critic)
-            init_orthogonal(net.critic)
-            return net
-        case _:
-            assert_never(algo.torso)
+    torso = build_torso(algo.torso, spec, info)
+    if isinstance(torso, MLPTorso):
+        net = SeparateActorCritic(_actor(spec, algo, info), torso)
+        init_orthogonal(net.critic)
+        return net
+    if not isinstance(info.actions, Discrete):
+        raise UsageError(f"{spec.name}: a convolutional torso needs discrete actions; choose algo.torso=mlp")
+    shared = SharedActorCritic(torso, hidden=algo.hidden, actions=info.actions.n)
+    if torso.scale:  # the published settings with scaled frames also use orthogonal initialization
+        init_orthogonal(shared.torso)
+    return shared
 
 
 def _actor(spec: Spec, algo: online.PolicyGradientConfig, info: EnvInfo) -> GaussianActor | DiscreteActor:
-    if not isinstance(algo.torso, online.MLPConfig):
+    torso = build_torso(algo.torso, spec, info)
+    if not isinstance(torso, MLPTorso):
         raise UsageError(f"{spec.name}: a separate actor needs an MLP; choose algo.torso=mlp")
-    torso = _torso(spec, algo.torso, info)
     if isinstance(info.actions, Discrete):
-        discrete = DiscreteActor(torso=torso, actions=_actions(info))
+        discrete = DiscreteActor(torso=torso, actions=info.actions.n)
         init_orthogonal(discrete)
         return discrete
-    actor = GaussianActor(torso=torso, actions=_actions(info), log_std=algo.log_std)
+    actor = GaussianActor(torso=torso, actions=len(info.actions.low), log_std=algo.log_std)
     init_orthogonal(actor)
     actor.mean.weight.data.mul_(MEAN_LAYER_GAIN)
     return actor
-
-
-def _torso(spec: Spec, mlp: online.MLPConfig, info: EnvInfo) -> MLPTorso:
-    stack = (spec.task.stack,) if spec.task.stack > 1 else ()
-    return MLPTorso(obs_shape=(*stack, *info.obs_shape), widths=mlp.widths, activation=mlp.activation)
-
-
-def _actions(info: EnvInfo) -> int:
-    return info.actions.n if isinstance(info.actions, Discrete) else int(info.actions.low.shape[0])
 
 
 def _optimizer(algo: online.PolicyGradientConfig, net: nn.Module) -> torch.optim.Optimizer:
