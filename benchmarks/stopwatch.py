@@ -121,7 +121,7 @@ def _attach_collector(watch: Stopwatch, run: OnlineTrainer) -> None:
 
 def _attach_rollouts(watch: Stopwatch, run: OnlineTrainer | OfflineTrainer, learner: PPO | TRPO | REINFORCE) -> None:
     """Time the parts of an update from a rollout, by torch or by the numpy engine."""
-    watch.attach("sample", getattr(run.updater, "source"), "rollout")  # noqa: B009 - not in the trainer's protocol
+    watch.attach("sample", run.updater, "rollout")
     match learner:
         case PPO():
             watch.attach("returns", ppo, "rollout_batch", "state_values")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -19,7 +20,7 @@ from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import RingBuffer
-from rlbench.buffers.rollout_view import RolloutView, TrajectoryView
+from rlbench.buffers.rollout_view import TrajectoryView, newest_rollout
 from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.explore import Explorer, NoExploration
@@ -141,7 +142,7 @@ def _on_policy(
     return OnlineTrainer(
         collector=_collector(spec, setup, ring, NoExploration()),
         updater=RolloutUpdater(
-            source=RolloutView(ring), learner=learner, rows=algo.rollout_length, metrics=MeanMetrics(device)
+            rollout=partial(newest_rollout, ring, algo.rollout_length), learner=learner, metrics=MeanMetrics(device)
         ),
         buffer=ring,
         learner=learner,

@@ -9,26 +9,19 @@ from rlbench.buffers.ring import RingBuffer
 from rlbench.ops.types import NStepTrajectory, Rollout
 
 
-class RolloutView:
-    """The newest rows of a ring."""
-
-    def __init__(self, ring: RingBuffer) -> None:
-        self.ring = ring
-
-    def rollout(self, rows: int) -> Rollout:
-        """The newest ``rows`` complete rows and every env's newest observation, in the order of time."""
-        ring = self.ring
-        order = (ring.head - rows + torch.arange(rows + 1, device=ring.head.device)) % ring.length
-        slots = order[:, None] * ring.num_envs + ring.env_ids
-        past = order[:-1]
-        return Rollout(
-            obs=torch.unflatten(ring.stack_frames(slots.flatten()), 0, slots.shape),
-            action=ring.action[past],
-            reward=ring.reward[past],
-            terminated=ring.terminated[past],
-            done=ring.done[past],
-            final=ring.final[past],
-        )
+def newest_rollout(ring: RingBuffer, rows: int) -> Rollout:
+    """The newest ``rows`` complete rows and every env's newest observation, in the order of time."""
+    order = (ring.head - rows + torch.arange(rows + 1, device=ring.head.device)) % ring.length
+    slots = order[:, None] * ring.num_envs + ring.env_ids
+    past = order[:-1]
+    return Rollout(
+        obs=torch.unflatten(ring.stack_frames(slots.flatten()), 0, slots.shape),
+        action=ring.action[past],
+        reward=ring.reward[past],
+        terminated=ring.terminated[past],
+        done=ring.done[past],
+        final=ring.final[past],
+    )
 
 
 class TrajectoryView:

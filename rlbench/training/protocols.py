@@ -8,7 +8,6 @@ from typing import Protocol, TypeAlias, TypeVar
 from torch import Tensor
 
 from rlbench.ops.state_dict import Stateful
-from rlbench.ops.types import Rollout
 from rlbench.records.types import Evaluated, Updated
 
 Schedule: TypeAlias = tuple[Callable[[int], float], Callable[[float], object]]
@@ -95,10 +94,3 @@ class ReplaySource(Protocol[BatchT_co]):
 
     def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
         """Store the priorities of slots ``[B]``."""
-
-
-class RolloutSource(Protocol):
-    """A buffer whose newest rows an on-policy updater learns from."""
-
-    def rollout(self, rows: int) -> Rollout:
-        """Return the newest rows."""

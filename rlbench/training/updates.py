@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic
 
 import torch
@@ -10,8 +10,9 @@ from torch import Tensor
 
 from rlbench.algorithms.base import OffPolicyLearner, OnPolicyLearner
 from rlbench.ops.state_dict import Composite, State, integer, subtree, tensor
+from rlbench.ops.types import Rollout
 from rlbench.records.types import Updated
-from rlbench.training.protocols import BatchT, ReplaySource, RolloutSource
+from rlbench.training.protocols import BatchT, ReplaySource
 
 
 class MeanMetrics:
@@ -81,8 +82,9 @@ class RolloutUpdater(Composite):
 
     saved = ("metrics",)
 
-    def __init__(self, *, source: RolloutSource, learner: OnPolicyLearner, rows: int, metrics: MeanMetrics) -> None:
-        self.source, self.learner, self.rows, self.metrics = source, learner, rows, metrics
+    def __init__(self, *, rollout: Callable[[], Rollout], learner: OnPolicyLearner, metrics: MeanMetrics) -> None:
+        """``rollout`` returns the newest rows of a buffer."""
+        self.rollout, self.learner, self.metrics = rollout, learner, metrics
 
     def run(self, first: int, count: int) -> None:  # noqa: ARG002 - the steps of one update have no numbers
         """Make the ``count`` gradient steps of one update.
@@ -92,7 +94,7 @@ class RolloutUpdater(Composite):
         """
         if count != self.learner.steps:
             raise ValueError(f"{count} gradient steps are due; an update makes {self.learner.steps}")
-        self.metrics.add(self.learner.update(self.source.rollout(self.rows)))
+        self.metrics.add(self.learner.update(self.rollout()))
 
     def take(self) -> Updated | None:
         """Mean metrics since the last call; None without an update."""

@@ -15,7 +15,7 @@ from rlbench.algorithms.trpo import TRPO
 from rlbench.assembly import policy_gradient
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.buffers.rollout_view import RolloutView
+from rlbench.buffers.rollout_view import newest_rollout
 from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
@@ -189,5 +189,5 @@ def test_learning_rate_decays_linearly_to_zero(cell: str) -> None:
     assert all(np.diff(rates) <= 0)
     weights = [p.clone() for p in learner.policy_net().parameters()]
     if isinstance(learner, PPO):  # nothing moves any more
-        plain(RolloutView(trainer.buffer).rollout(ROWS))
+        plain(newest_rollout(trainer.buffer, ROWS))
         assert all(torch.equal(a, b) for a, b in zip(weights, learner.policy_net().parameters(), strict=True))

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlbench.buffers.rollout_view import RolloutView
+from rlbench.buffers.rollout_view import newest_rollout
 from tests.buffers.counting import Touched
 from tests.buffers.simulation import Simulation
 from tests.rings import ring_of, same_batches
@@ -181,7 +181,7 @@ def test_rollout_has_the_last_rows_in_time_order(case: tuple[Simulation, int, in
     simulation, _, stack = case
     ring, add_transitions = simulation.ring, expected_rows(simulation, stack)
     rows = data.draw(st.integers(1, min(simulation.row, ring.length - stack)))
-    rollout = RolloutView(ring).rollout(rows)
+    rollout = newest_rollout(ring, rows)
     obs = rollout.obs.view(rows + 1, simulation.ring.num_envs, stack)
     for t in range(rows + 1):
         for env in range(simulation.ring.num_envs):
