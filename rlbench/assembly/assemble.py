@@ -17,7 +17,7 @@ from rlbench.assembly.engine import compiler_of, engine_of, select_engine
 from rlbench.assembly.environments import async_environments, environments
 from rlbench.assembly.evaluation import EvaluationSetup, evaluation, ring_of
 from rlbench.buffers.async_ring import AsyncRingBuffer
-from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
+from rlbench.buffers.hindsight import HindsightReplay
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import RingBuffer
 from rlbench.buffers.rollout_view import TrajectoryView, newest_rollout
@@ -84,7 +84,7 @@ def _off_policy(
     )
     explorer = parts.explorer(seeds.child("explore").torch(device))
     schedules.append((parts.exploration, explorer.set_exploration_rate))
-    source = _source(spec, algo.replay, info, ring, seeds.child("hindsight").torch(device))
+    source = _source(spec, algo.replay, ring, seeds.child("hindsight").torch(device))
     eager = _off_policy_updater(spec, algo, parts, source, info, device)
     updater = select_engine(
         eager,
@@ -225,7 +225,7 @@ def _sampler(
 
 
 def _source(
-    spec: Spec, replay: online.ReplayConfig, info: EnvInfo, ring: RingBuffer, generator: torch.Generator
+    spec: Spec, replay: online.ReplayConfig, ring: RingBuffer, generator: torch.Generator
 ) -> RingBuffer | HindsightReplay:
     if replay.hindsight is None or not isinstance(spec.task, GoalTask):
         return ring
@@ -233,7 +233,7 @@ def _source(
 
     return HindsightReplay(
         ring=ring,
-        layout=GoalLayout(observation=info.obs_shape[0] - 2 * GOAL_WIDTH, goal=GOAL_WIDTH),
+        goal=GOAL_WIDTH,
         reward=compute_reward,
         her_ratio=1 - 1 / replay.hindsight.k,
         max_episode_steps=min(spec.task.steps, ring.length - 1),

@@ -9,7 +9,7 @@ relabelled; the ring is not changed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,13 +22,6 @@ Reward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Rewards ``[M]`` of achieved goals ``[M, G]``, each for its desired one, ``[M, G]``."""
 
 
-class GoalLayout(NamedTuple):
-    """Sizes of the parts of a flat observation: ``observation``, then twice ``goal``."""
-
-    observation: int  # dimensions
-    goal: int  # dimensions
-
-
 class HindsightReplay(Composite):
     """Sample from a ring, then relabel a share of the transitions with another goal."""
 
@@ -38,24 +31,20 @@ class HindsightReplay(Composite):
         self,
         *,
         ring: RingBuffer,
-        layout: GoalLayout,
+        goal: int,
         reward: Reward,
         her_ratio: float,
         max_episode_steps: int,
         generator: torch.Generator,
     ) -> None:
-        """``her_ratio`` is Tianshou's 1 − 1/k (SB3 has 1 − 1/(k + 1)); goals lie at most ``max_episode_steps`` ahead.
+        """``goal`` is its width; ``her_ratio`` is Tianshou's 1 − 1/k (SB3 has 1 − 1/(k + 1)).
 
-        Raises:
-            ValueError: the ring's observations are not laid out so, or are stacked.
+        Goals lie at most ``max_episode_steps`` ahead.
         """
-        flat = (layout.observation + 2 * layout.goal,)
-        if ring.stack != 1 or tuple(ring.obs.shape[2:]) != flat:
-            raise ValueError(f"hindsight: observations are {ring.stack} × {tuple(ring.obs.shape[2:])}; need 1 × {flat}")
         self.ring, self.reward, self.generator = ring, reward, generator
         self.her_ratio, self.max_episode_steps = her_ratio, max_episode_steps
-        self.achieved = slice(layout.observation, layout.observation + layout.goal)
-        self.desired = slice(layout.observation + layout.goal, None)
+        width = ring.obs.shape[2]
+        self.achieved, self.desired = slice(width - 2 * goal, width - goal), slice(width - goal, None)
 
     def sample(self, batch: int) -> Transition:
         """``batch`` transitions of the ring's sampler, each relabelled with probability ``her_ratio``."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from rlbench.buffers.async_ring import AsyncRingBuffer
-from rlbench.buffers.hindsight import GoalLayout, HindsightReplay, steps_to_episode_end
+from rlbench.buffers.hindsight import HindsightReplay, steps_to_episode_end
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
 from rlbench.buffers.samplers import Sampler, UniformSampler
@@ -190,7 +190,7 @@ def test_hindsight_samples_future_goals_in_every_env() -> None:
             ring.add_observations(np.array([[0, 100 * env + number, -1]], np.float32), np.array([env]))
     both = HindsightReplay(
         ring=ring,
-        layout=GoalLayout(1, 1),
+        goal=1,
         reward=lambda achieved, desired: -abs(achieved - desired)[:, 0],
         her_ratio=1.0,
         max_episode_steps=50,

@@ -7,14 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
-from rlbench.buffers.hindsight import GoalLayout, HindsightReplay
+from rlbench.buffers.hindsight import HindsightReplay
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
 from tests.buffers.counting import Touched
 from tests.buffers.simulation import Episode, Simulation
 from tests.rings import ring_of, same_batches
 
-LAYOUT, WIDTH = GoalLayout(observation=1, goal=2), 5
 GAMMA, DESIRED = 0.9, 1e5  # no goal that is ever achieved lies near those that are wanted
 
 
@@ -28,8 +27,8 @@ def repaid(achieved: torch.Tensor, desired: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(reward_of(achieved.numpy(), desired.numpy()))
 
 
-def goal_ring(num_envs: int, rows: int, horizon: int, stack: int = 1, width: int = WIDTH) -> RingBuffer:
-    ring = ring_of(num_envs, rows, horizon, stack, obs=ArraySpec((width,), torch.float32))
+def goal_ring(num_envs: int, rows: int, horizon: int) -> RingBuffer:
+    ring = ring_of(num_envs, rows, horizon, obs=ArraySpec((5,), torch.float32))
     ring.obs.fill_(torch.nan)  # what was never written is nobody's goal
     return ring
 
@@ -69,7 +68,7 @@ def simulations(draw: st.DrawFn) -> Simulation:
 def hindsight(ring: RingBuffer, her_ratio: float = 0.875, limit: int = 50, seed: int = 5) -> HindsightReplay:
     generator = torch.Generator().manual_seed(seed)
     return HindsightReplay(
-        ring=ring, layout=LAYOUT, reward=repaid, her_ratio=her_ratio, max_episode_steps=limit, generator=generator
+        ring=ring, goal=2, reward=repaid, her_ratio=her_ratio, max_episode_steps=limit, generator=generator
     )
 
 
@@ -175,12 +174,6 @@ def test_priorities_reach_the_ring() -> None:
     simulation.play([[0]] * 20)
     hindsight(simulation.ring).update_priorities(torch.tensor([3]), torch.tensor([1e6]))
     assert (hindsight(simulation.ring).sample(64).slot == 3).sum() > 60
-
-
-@pytest.mark.parametrize(("stack", "width"), [(2, WIDTH), (1, WIDTH + 1)])
-def test_stacked_or_differently_laid_out_observations_are_refused(stack: int, width: int) -> None:
-    with pytest.raises(ValueError, match="hindsight: observations are"):
-        hindsight(goal_ring(1, 20, 1, stack, width))
 
 
 def test_cost_of_hindsight_is_independent_of_the_fill() -> None:
