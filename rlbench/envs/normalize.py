@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlbench.envs.base import EnvInfo, Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.base import Frames, Snapshot, Step, VectorEnv
 from rlbench.ops.returns import RunningMoments, initial_moments, update_moments
 from rlbench.ops.state_dict import State, tensor
 
@@ -56,13 +56,8 @@ class Normalized:
     """A vector of environments with normalized observations; with ``learning`` they update a running ``scale``."""
 
     def __init__(self, envs: VectorEnv, scale: ObsTransform, *, learning: bool) -> None:
-        self.envs, self.scale = envs, scale
+        self.envs, self.scale, self.info = envs, scale, envs.info
         self.updated = scale if learning and isinstance(scale, ObsNormalizer) else None
-
-    @property
-    def info(self) -> EnvInfo:
-        """Constants of the environments."""
-        return self.envs.info
 
     def reset(self) -> Frames:
         """The first observations, ``[N, ...]``."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.envs.base import EnvInfo, Frames, Step, VectorEnv
+from rlbench.envs.base import Frames, Step, VectorEnv
 from rlbench.envs.gymnasium import Env
 from rlbench.errors import BrokenEnvironment, UsageError
 
@@ -52,21 +52,12 @@ class RecordVideo:
     """A vector of environments that records the first episode of its first env."""
 
     def __init__(self, envs: VectorEnv, camera: Camera) -> None:
-        self.envs, self.camera = envs, camera
+        self.envs, self.camera, self.info = envs, camera, envs.info
         self.every = max(1, round(MIN_FRAME_SECONDS / camera.seconds))  # steps from one frame to the next
+        self.seconds = self.every * camera.seconds  # of play from one frame to the next
         self.steps, self.recording = 0, True
         self._action: NDArray[Any] = np.zeros(0)
         self._frames: list[Frame] = []
-
-    @property
-    def info(self) -> EnvInfo:
-        """Constants of the environments."""
-        return self.envs.info
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of play from one frame to the next."""
-        return self.every * self.camera.seconds
 
     def frames(self) -> list[Frame]:
         """Return and clear the frames since the last call."""
