@@ -10,9 +10,9 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, world_of
 from rlbench.envs.ale import AleVector
-from rlbench.envs.base import AsyncVectorEnv, EnvInfo, Snapshot, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
-from rlbench.envs.normalize import Normalized, NormalizedSnapshot, ObsTransform
+from rlbench.envs.normalize import Normalized, ObsTransform, unnormalized
 from rlbench.envs.render import BoardCamera, Camera, MujocoCamera, RecordVideo, ScreenCamera, ShadowEmulator
 from rlbench.errors import UsageError
 
@@ -27,11 +27,7 @@ def environments(
     Up to ``threads`` threads step the envs where that pays; the results are equal.
     """
     envs = _make_envs(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // ENVS_PER_THREAD)))
-    if scale is None:
-        return envs
-    if isinstance(envs, Snapshot):
-        return NormalizedSnapshot(envs, scale, learning=training)
-    return Normalized(envs, scale, learning=training)
+    return envs if scale is None else Normalized(envs, scale, learning=training)
 
 
 def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
@@ -139,7 +135,7 @@ def record_video(spec: Spec, evaluation: Evaluation) -> RecordVideo:
 
 def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
     task = world_of(spec.task)
-    inner = envs.envs if isinstance(envs, Normalized) else envs
+    inner = unnormalized(envs)
     match task:
         case AtariTask(env="ale"):
             double = AleVector(task=task, seeds=(seed,), training=False, rgb=True)

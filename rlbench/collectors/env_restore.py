@@ -12,15 +12,15 @@ from torch import Tensor
 
 from rlbench.buffers.ring import RingBuffer
 from rlbench.envs.base import Snapshot, VectorEnv
-from rlbench.envs.normalize import Normalized
+from rlbench.envs.normalize import Normalized, unnormalized
 from rlbench.errors import BrokenEnvironment
 from rlbench.ops.state_dict import State, subtree, tensor
 
 
 def env_state(envs: VectorEnv | None, actions: ActionLog) -> State:
     """State of the environments: their snapshot, or the actions ``[T, N, ...]`` so far."""
-    if isinstance(envs, Snapshot):
-        return {"envs": envs.state_dict()}
+    if envs is not None and isinstance(inner := unnormalized(envs), Snapshot):
+        return {"envs": inner.state_dict()}
     rows = torch.from_numpy(actions.rows())
     is_small = rows.dtype == torch.int64 and not (rows.abs() > torch.iinfo(torch.int16).max).any()
     return {"taken": rows.to(torch.int16) if is_small else rows}
@@ -32,10 +32,11 @@ def restore_envs(envs: VectorEnv, log: ActionLog, buffer: RingBuffer, state: Sta
     Raises:
         BrokenEnvironment: the replay does not end at the saved frames: another version, or not deterministic.
     """
-    if isinstance(envs, Snapshot):
-        envs.load_state_dict(subtree(state, "envs"))
+    inner = unnormalized(envs)
+    if isinstance(inner, Snapshot):
+        inner.load_state_dict(subtree(state, "envs"))
         return buffer.newest_observations()
-    inner, actions = envs.envs if isinstance(envs, Normalized) else envs, tensor(state, "taken")
+    actions = tensor(state, "taken")
     frames = inner.reset()  # without normalization, whose statistics have counted these observations
     for action in (actions.long() if actions.dtype == torch.int16 else actions).numpy():
         log.add(action)

@@ -16,6 +16,7 @@ from rlbench.collectors.env_restore import ActionLog, env_state, restore_envs
 from rlbench.collectors.episode_stats import EpisodeStats
 from rlbench.collectors.explore import Actor, Explorer
 from rlbench.envs.base import Snapshot, VectorEnv
+from rlbench.envs.normalize import unnormalized
 from rlbench.ops.state_dict import State, Stateful, integer, subtree, tensor
 
 
@@ -69,7 +70,7 @@ class Collector:
         env_action = (action if self.bound is None else self.bound(action)).cpu().numpy()
         self.envs.send(env_action)
         step = self.envs.recv()
-        if not isinstance(self.envs, Snapshot):
+        if not isinstance(unnormalized(self.envs), Snapshot):
             self.actions.add(env_action)
         self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
         agent_step = ~self.ended

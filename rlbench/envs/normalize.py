@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlbench.envs.base import Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.base import Frames, Step, VectorEnv
 from rlbench.ops.returns import RunningMoments, initial_moments, update_moments
 from rlbench.ops.state_dict import State, tensor
 
@@ -82,15 +82,6 @@ class Normalized:
         return self.scale(obs)
 
 
-class NormalizedSnapshot(Normalized):
-    """Normalized environments with snapshots; the statistics are saved by their owner."""
-
-    envs: Snapshot
-
-    def state_dict(self) -> State:
-        """Snapshot of the environments."""
-        return self.envs.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        """Restore the environments."""
-        self.envs.load_state_dict(state)
+def unnormalized(envs: VectorEnv) -> VectorEnv:
+    """The environments without the normalization of their observations."""
+    return envs.envs if isinstance(envs, Normalized) else envs

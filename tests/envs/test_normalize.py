@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from rlbench.assembly.environments import environments
 from rlbench.config.tasks import MujocoTask, ToyTask
-from rlbench.envs.base import Box, EnvInfo, Snapshot, Step
-from rlbench.envs.normalize import CLIP, Normalized, NormalizedSnapshot, ObsNormalizer
+from rlbench.envs.base import Box, EnvInfo, Snapshot, Step, VectorEnv
+from rlbench.envs.normalize import CLIP, Normalized, ObsNormalizer, unnormalized
 from tests.envs.factories import answer_to
 
 ENVS, SIZE = 3, 2
@@ -110,24 +110,25 @@ def test_everything_but_observations_passes_untouched() -> None:
 
 @pytest.mark.parametrize("task", [MujocoTask(id="Hopper-v4"), ToyTask(id="CartPole-v1")], ids=["hopper", "cartpole"])
 def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask | ToyTask) -> None:
-    def opened() -> tuple[Snapshot, ObsNormalizer]:
+    def opened() -> tuple[VectorEnv, Snapshot, ObsNormalizer]:
         scale = ObsNormalizer((11,) if task.kind == "mujoco" else (4,))
         envs = environments(task, seeds=(1, 2), training=True, scale=scale)
-        assert isinstance(envs, NormalizedSnapshot)
-        return envs, scale
+        inner = unnormalized(envs)
+        assert isinstance(envs, Normalized) and isinstance(inner, Snapshot)
+        return envs, inner, scale
 
-    def step(envs: Snapshot, i: int) -> NDArray[np.float32]:
+    def step(envs: VectorEnv, i: int) -> NDArray[np.float32]:
         real = np.full((2, 3), np.sin(i), np.float32)
         obs: NDArray[np.float32] = answer_to(
             envs, real if task.kind == "mujoco" else np.array([i % 2, (i // 3) % 2])
         ).obs
         return obs
 
-    (one, scale), (other, restored) = opened(), opened()
+    (one, saved, scale), (other, loaded, restored) = opened(), opened()
     one.reset()
     for i in range(40):
         step(one, i)
-    other.load_state_dict(one.state_dict())
+    loaded.load_state_dict(saved.state_dict())
     restored.load_state_dict(scale.state_dict())
     for i in range(40, 90):
         np.testing.assert_array_equal(step(one, i), step(other, i))
