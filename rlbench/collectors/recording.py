@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from rlbench.buffers.ring import RingBuffer
 from rlbench.collectors.explore import Actor, Explorer
-from rlbench.datasets.recording_writer import RecordingWriter, last, step
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED
+from rlbench.datasets.recording_writer import RecordingWriter, row
 from rlbench.envs.base import Frames, Step, VectorEnv
 
 
@@ -36,17 +37,11 @@ class ShardRecorder:
             self.count[env_id] += 1
             self.score[env_id] += answer.score[env_id]
             cut = bool(self.count[env_id] == self.quota[env_id] and not ended[env_id])
-            frame = step(
-                env_id,
-                obs[env_id],
-                int(action[env_id]),
-                float(answer.score[env_id]),
-                terminated=bool(answer.terminated[env_id]),
-                truncated=bool(answer.truncated[env_id]) or cut,
-            )
-            self.writer.add(frame)
+            marks = TERMINATED * bool(answer.terminated[env_id])
+            marks |= TRUNCATED * (bool(answer.truncated[env_id]) or cut)
+            self.writer.add(row(env_id, obs[env_id], int(action[env_id]), float(answer.score[env_id]), marks))
             if ended[env_id] or cut:
-                self.writer.add(last(env_id, answer.obs[env_id]))
+                self.writer.add(row(env_id, answer.obs[env_id], 0, 0.0, FINAL))
                 self._end_episode(env_id, cut=cut)
 
     def _end_episode(self, env_id: int, *, cut: bool) -> None:

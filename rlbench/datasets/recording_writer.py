@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlbench import disk, faults
 from rlbench.datasets import checksums, recording_format
 from rlbench.datasets.catalogue import CONTENTS
-from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Frames, Steps
+from rlbench.datasets.recording_format import Chunk, Frames, Steps
 from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION: Final = 1
@@ -64,15 +64,10 @@ class RecordingWriter:
         self._waiting, self._count = {}, 0
 
 
-def step(track: int, obs: Frames, action: int, reward: float, *, terminated: bool, truncated: bool) -> Chunk:
-    """One row with an action at ``obs``, ``[*shape]``."""
-    marks = TERMINATED * terminated | TRUNCATED * truncated
-    return Chunk(track, obs[None], _steps(action, reward, marks))
-
-
-def last(track: int, obs: Frames) -> Chunk:
-    """One row with the final observation of an episode, ``[*shape]``."""
-    return Chunk(track, obs[None], _steps(0, 0.0, FINAL))
+def row(track: int, obs: Frames, action: int, reward: float, marks: int) -> Chunk:
+    """One row at ``obs``, ``[*shape]``; of a final observation action and reward are 0, and ``marks`` are ``FINAL``."""
+    steps = Steps(np.array([action], np.int64), np.array([reward], np.float32), np.array([marks], np.uint8))
+    return Chunk(track, obs[None], steps)
 
 
 def finish(folder: Path, files: Mapping[str, str], metadata: Metadata) -> None:
@@ -198,10 +193,6 @@ def _create(folder: Path) -> None:
 def _writing(path: Path) -> AbstractContextManager[None]:
     again = "run the same command again, with --force if it asks for that"
     return disk.writing(path, elsewhere=" with RLBENCH_DATASETS", then=again)
-
-
-def _steps(action: int, reward: float, marks: int) -> Steps:
-    return Steps(np.array([action], np.int64), np.array([reward], np.float32), np.array([marks], np.uint8))
 
 
 def _join(chunks: list[Chunk]) -> Chunk:

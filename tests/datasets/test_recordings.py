@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from rlbench.datasets import catalogue, loader, recording_format, recording_reader, recording_writer
 from rlbench.datasets.episodes import Dataset
-from rlbench.datasets.recording_writer import RecordingWriter, last, step
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED
+from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 
 SHAPE = (4, 3)
@@ -38,11 +39,9 @@ def write(folder: Path, tracks: list[list[Episode]], *, rows: int = 7, done: boo
                 episode, number, steps, ended = plan[moment]
                 obs_frame = frame(track, episode, number, dtype)
                 end = number == steps - 1
-                writer.add(
-                    last(track, obs_frame)
-                    if number == steps
-                    else step(track, obs_frame, number % 5, number / 2, terminated=end and ended, truncated=end > ended)
-                )
+                marks = FINAL * (number == steps) | (TERMINATED if ended else TRUNCATED) * end
+                step = (0, 0.0) if number == steps else (number % 5, number / 2)
+                writer.add(recording_writer.row(track, obs_frame, *step, marks))
     writer.flush()
     if done:
         recording_writer.finish(folder, writer.digests, {"task": "Toy"})
@@ -220,11 +219,8 @@ def test_transition_begun_at_an_interruption_is_left_out(tmp_path: Path) -> None
     writer, first_frame = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
     for track, rows in enumerate(("tf", "tfs", "ss", "s", "tff", "ftff")):
         for kind in rows:
-            writer.add(
-                last(track, first_frame)
-                if kind == "f"
-                else step(track, first_frame, 1, 1.0, terminated=kind == "t", truncated=False)
-            )
+            marks = {"f": FINAL, "t": TERMINATED, "s": 0}[kind]
+            writer.add(recording_writer.row(track, first_frame, int(kind != "f"), float(kind != "f"), marks))
     writer.flush()
     data = recording_reader.read_recording(tmp_path / "x.frames")
     assert "".join("f" if final else "s" for final in data.final) == "sfsfsfsffsf"
@@ -247,9 +243,9 @@ def test_invalid_actions_and_rewards_are_refused_by_file(
     tmp_path: Path, action: int, reward: float, metadata: str
 ) -> None:
     writer, first_frame = RecordingWriter(tmp_path / "x.frames"), frame(0, 0, 0)
-    writer.add(step(0, first_frame, 1, 1.0, terminated=False, truncated=False))
-    writer.add(step(0, first_frame, action, reward, terminated=True, truncated=False))
-    writer.add(last(0, first_frame))
+    writer.add(recording_writer.row(0, first_frame, 1, 1.0, 0))
+    writer.add(recording_writer.row(0, first_frame, action, reward, TERMINATED))
+    writer.add(recording_writer.row(0, first_frame, 0, 0.0, FINAL))
     writer.flush()
     for look in (recording_reader.read_recording, recording_reader.read_steps):
         with pytest.raises(RefusedFile, match=rf"play\.00000\.segment: .*row 1: {metadata}"):

@@ -13,7 +13,8 @@ import torch
 
 from rlbench import checkpoint, suites
 from rlbench.datasets import d4rl, policies, recording_writer
-from rlbench.datasets.recording_writer import RecordingWriter, last, step
+from rlbench.datasets.recording_format import FINAL, TERMINATED
+from rlbench.datasets.recording_writer import RecordingWriter, row
 from rlbench.records.types import Epoch, Evaluated, Outcome, Status
 from rlbench.report.baseline import baseline_of, baseline_text
 from rlbench.report.run_index import gather
@@ -73,8 +74,8 @@ def main(target: Path, *folders: Path) -> None:
     frames = np.arange(36, dtype=np.uint8).reshape(3, 12)
     writer = RecordingWriter(target / "rlb-corpus.frames")
     for moment in range(4):
-        writer.add(step(0, frames + np.uint8(moment), moment, 1.0, terminated=moment == 3, truncated=False))
-    writer.add(last(0, frames))
+        writer.add(row(0, frames + np.uint8(moment), moment, 1.0, TERMINATED * (moment == 3)))
+    writer.add(row(0, frames, 0, 0.0, FINAL))
     writer.flush()
     recording_writer.finish(target / "rlb-corpus.frames", writer.digests, {"task": "Small", "source": "a corpus"})
     arrays = {"mean.weight": np.ones((2, 3), np.float32), "mean.bias": np.zeros(2, np.float32)}

@@ -22,6 +22,7 @@ from rlbench.datasets import (
     d4rl,
     dataset_fetch,
     download,
+    recording_format,
     recording_reader,
     recording_writer,
     shard_conversion,
@@ -134,9 +135,10 @@ def play(words: list[str]) -> int:
     for number in range(20):
         obs = np.full((4, 4), number, np.uint8)
         ended = number % 5 == 4
-        writer.add(recording_writer.step(0, obs, number % 3, float(number), terminated=ended, truncated=False))
+        marks = recording_format.TERMINATED * ended
+        writer.add(recording_writer.row(0, obs, number % 3, float(number), marks))
         if ended:
-            writer.add(recording_writer.last(0, obs + 100))
+            writer.add(recording_writer.row(0, obs + 100, 0, 0.0, recording_format.FINAL))
     writer.flush()
     recording_writer.finish(folder, writer.digests, {"name": SET})
     return 0
@@ -156,9 +158,7 @@ def recording_ending(folder: Path) -> object:
 def convert(path: Path, writer: recording_writer.RecordingWriter) -> dict[str, int]:
     """A shard that is a line of text, of which some cannot be read to their end."""
     for letter in path.read_bytes():
-        writer.add(
-            recording_writer.step(0, np.full((2, 2), letter, np.uint8), 0, 1.0, terminated=False, truncated=False)
-        )
+        writer.add(recording_writer.row(0, np.full((2, 2), letter, np.uint8), 0, 1.0, 0))
         writer.flush()
     if "bad" in path.name:
         raise RefusedFile(f"{path}: is bad; restore it")

@@ -24,6 +24,7 @@ from rlbench.config.online import DQNHeadConfig, NatureConfig, QRDQNHeadConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.datasets import recording_writer
+from rlbench.datasets.recording_format import FINAL, TERMINATED
 from rlbench.errors import UsageError
 from rlbench.records.store import read_record
 from rlbench.training.updates import EagerUpdater
@@ -150,8 +151,8 @@ def test_recorded_games_reach_the_learner_unchanged(tmp_path: Path) -> None:
     for game in range(2):
         for number, reward in enumerate(points):
             frame = np.full((84, 84), 100 * game + number + 1, np.uint8)
-            writer.add(recording_writer.step(0, frame, number % 4, reward, terminated=number == 4, truncated=False))
-        writer.add(recording_writer.last(0, np.full((84, 84), 100 * game + 6, np.uint8)))
+            writer.add(recording_writer.row(0, frame, number % 4, reward, TERMINATED * (number == 4)))
+        writer.add(recording_writer.row(0, np.full((84, 84), 100 * game + 6, np.uint8), 0, 0.0, FINAL))
     writer.flush()
     recording_writer.finish(tmp_path / "rlb-x.frames", writer.digests, {"task": BREAKOUT})
     spec = resolve("offline", "bcq", BREAKOUT, dataset="x-01234567").spec
