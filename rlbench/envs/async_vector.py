@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench.envs.base import EnvInfo, Frames, Step, VectorEnv
-from rlbench.errors import RlbenchError, UsageError
+from rlbench.errors import RlbenchError
 
 ResultT = TypeVar("ResultT")
 
@@ -25,8 +25,6 @@ class AsyncVector:
     """N vectors of one env each; ``recv`` returns the first ``async_batch`` that answer."""
 
     def __init__(self, *, envs: Sequence[VectorEnv], async_batch: int) -> None:
-        if not 1 <= async_batch <= len(envs):
-            raise UsageError(f"async_batch={async_batch}: from 1 to {len(envs)} envs can answer")
         self._envs, self._async_batch = envs, async_batch
         self._threads = ThreadPoolExecutor(len(envs), thread_name_prefix="env")
         self._done: SimpleQueue[tuple[int, Future[Step]]] = SimpleQueue()  # in the order of completion

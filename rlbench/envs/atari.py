@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
-from rlbench.errors import UsageError
 
 NOOP: Final = 0
 FIRE: Final = 1  # index of FIRE in every action set that has it
@@ -156,11 +155,5 @@ class AtariVector(ABC):
 
 
 def one_seed_per_env(seeds: Sequence[int]) -> tuple[int, ...]:
-    """Map the seeds to 1 … 2³¹−2, the range that every engine supports.
-
-    Raises:
-        UsageError: ``seeds`` is empty.
-    """
-    if not seeds:
-        raise UsageError("seeds: at least one env is needed")
+    """Map the seeds to 1 … 2³¹−2, the range that every engine supports."""
     return tuple(seed % (2**31 - 2) + 1 for seed in seeds)

@@ -134,8 +134,6 @@ class EnvPoolMujoco:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
         pool_seeds = list(one_seed_per_env(seeds))
         async_batch = len(seeds) if async_batch is None else async_batch
-        if not 1 <= async_batch <= len(seeds):
-            raise UsageError(f"{task}: async_batch={async_batch}: from 1 to {len(seeds)} envs can answer")
         self._batch, self._async_batch = gcd(len(seeds), async_batch), async_batch
         self._pool: Any = import_module("envpool").make(
             task,

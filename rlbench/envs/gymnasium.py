@@ -46,8 +46,6 @@ class GymnasiumVector:
         versions: Sequence[tuple[str, str]] = (),
         limit: int | None = None,
     ) -> None:
-        if not seeds:
-            raise UsageError("seeds: at least one env is needed")
         self._envs = [factory() for _ in seeds]
         self._seeds = tuple(seeds)
         space = self._envs[0].observation_space

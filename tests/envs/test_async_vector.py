@@ -12,7 +12,7 @@ import pytest
 from rlbench.envs.async_vector import AsyncVector
 from rlbench.envs.base import AsyncVectorEnv, Discrete, EnvInfo, Step
 from rlbench.envs.envpool import EnvPoolMujoco
-from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError, UsageError
+from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
 from tests.envs.factories import answer_to, draw, make_any
 from tests.slow import slow_but
 
@@ -171,15 +171,6 @@ def test_error_in_an_env_names_its_index() -> None:
     with pytest.raises(Diverged, match="async env 1: held: env 0: action is not finite"):
         env.send(np.array([0, -1]), np.array([0, 1]))
     env.close()
-
-
-@pytest.mark.parametrize("answers", [0, 5])
-def test_waiting_without_pending_actions_is_refused(answers: int) -> None:
-    refusal = pytest.raises(UsageError, match="from 1 to 4 envs can answer")
-    with refusal:
-        AsyncVector(envs=[BlockedEnv() for _ in range(4)], async_batch=answers)
-    with refusal:
-        EnvPoolMujoco(task="Hopper-v4", seeds=SEEDS, threads=2, async_batch=answers)
 
 
 def test_invalid_action_is_refused_with_its_env_index() -> None:

@@ -114,14 +114,6 @@ def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
         GymnasiumVector(name="Unbounded-v0", factory=Unbounded, seeds=[1])
 
 
-@pytest.mark.parametrize(
-    "kind", ["ale", "envpool", "gymnasium", "cartpole", "catch", "hopper", "fetch", "envpool-hopper"]
-)
-def test_zero_envs_are_refused(kind: str) -> None:
-    with pytest.raises(UsageError, match="at least one env"):
-        make_any(kind, seeds=[])
-
-
 def test_environment_error_has_name_step_and_cause() -> None:
     with pytest.raises(
         BrokenEnvironment, match=r"Frail-v0: env 1, step 2: ValueError: the joint is loose .*seed is 1"
