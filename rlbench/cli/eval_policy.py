@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from rlbench import suites
 from rlbench.cli.output import print_result
-from rlbench.cli.watchdog import Watchdog
 from rlbench.config.footprint import EVAL_WORKER, footprint, size_text
 from rlbench.config.names import count_text, number_text
-from rlbench.config.run import Runtime, Spec
+from rlbench.config.run import Spec
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records import machine
 from rlbench.report.estimate import interval, mean
@@ -57,8 +56,7 @@ def evaluate_policy(
     able = [name for name in suites.algorithms(suite) if suites.has_cell(suite, name, task)]
     name = algorithm or (policy and policy.algorithm) or next(iter(able), "")
     spec = suites.spec(suite, name, task, package=installed)
-    with Watchdog(None, Runtime().env_timeout, str(file)):
-        returns = _play(file, form, policy, spec, episodes, seed)
+    returns = _play(file, form, policy, spec, episodes, seed)
     obstacle = "" if name in {algorithm, policy and policy.algorithm} else NO_REFERENCE
     if policy is not None and policy.normalized:
         obstacle = WITHOUT_STATISTICS

@@ -142,21 +142,26 @@ def import_package(name: str) -> Package:
     return package
 
 
-def import_for_run(name: str | None, task: Task) -> Package | None:
+def import_for_run(name: str | None, task: Task) -> None:
     """Import the package that brings the environment of a recorded run, which ``--import`` must name.
 
     Raises:
-        UsageError: the name is another one, which could replace the environment, or it is missing.
+        UsageError: the name is another one, which could replace the environment, or it is missing, or the package has
+            another version here.
     """
     if not isinstance(task, GymnasiumTask):
         if name is not None:
             raise UsageError(f"--import {name}: is for a task gym:ID, {task.id} is none; leave it out")
-        return None
+        return
     owner = None if task.suite or task.package in {"", "gymnasium"} else task.package
     if name != owner and (name is None or (task.package and not task.suite)):
         remedy = f"name it with --import {owner}" if owner else f"leave --import {name} out"
         raise UsageError(f"{task.id}: its environment was of the package {task.package}; {remedy}")
-    return None if name is None else import_package(name)
+    plugin, package = plugins().get(task.suite), None if name is None else import_package(name)
+    here = plugin.package if plugin is not None else package
+    if here is not None and task.version not in {"", here.version}:
+        versions = f"{here.name}: {task.version} recorded, {here.version} here"
+        raise UsageError(f"{task.id}: its environment is not here ({versions}); install the recorded version")
 
 
 def _version(name: str) -> str:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,11 @@ def test_hanging_environment_ends_other_commands_that_play(
     verb: tuple[str, ...], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     assert main(words(tmp_path)) == 0
-    folder, init = only_run(tmp_path), watchdog.Watchdog.__init__
+    folder, init, codes = only_run(tmp_path), watchdog.Watchdog.__init__, list[int]()
+    thread = threading.Thread(target=lambda: codes.append(main(["eval", str(folder)])))  # which signals do not reach
+    thread.start()
+    thread.join()
+    assert codes == [0]
     monkeypatch.setattr(watchdog.Watchdog, "__init__", lambda it, store, _, where: init(it, store, 1.0, where))
     monkeypatch.setattr(gymnasium_envs, "registered_task", breaking("sleep", 0, 3))
     assert "have not answered for 1 s; they hang in" in stderr_of([*verb, str(folder)], 5)

@@ -132,7 +132,7 @@ def test_plugin_recipe_is_complete_in_under_eighty_lines() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("corridor")
-def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite() -> None:
+def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stdout_of(["list", "suites"]).split() == [*suites.SUITES, "corridor"]
     assert stdout_of(["list", "algos", "--suite", "corridor"]).split() == ["dqn", "ppo"]
     text = stdout_of(["show", "corridor", "dqn", "Corridor"])
@@ -144,6 +144,11 @@ def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite() -> None
     assert (cell["task"], cell["documented"]["score"], cell["verdict"]) == ("Corridor", 0.2, "PARTIAL")
     assert cell["measured"]["origin"] == "own" and cell["measured"]["env_id"] == "gymnasium/Corridor"
     assert "Corridor, https://example.org/corridor@1.0" in stdout_of(["table", "corridor", "--format", "md"])
+    folder = min(path.parent for path in Path.cwd().rglob("seed=0/spec.json"))
+    newer = {"corridor": plugins.plugins()["corridor"]._replace(package=plugins.Package("corridor_suite", "2.0"))}
+    monkeypatch.setattr(plugins, "plugins", lambda: newer)
+    for verb in (["verify", "--replay"], ["eval"]):
+        assert "(corridor_suite: 1.0 recorded, 2.0 here); install" in stderr_of([*verb, str(folder)])
 
 
 @pytest.mark.slow
@@ -208,8 +213,9 @@ def test_an_installed_environment_runs_with_the_settings_of_the_named_suite_and_
             advice = "was of the package doorways; name it with --import doorways"
             assert advice in stderr_of([*verb, str(folder), *package])
     monkeypatch.setattr(plugins, "_version", lambda _: "1.1")
-    other_version = stderr_of(["verify", "--replay", str(folder), "--import", "doorways"])
-    assert "its environment is not here (doorways: 1.0 recorded, 1.1 here); install" in other_version
+    for verb in (["verify", "--replay"], ["eval"]):
+        other_version = stderr_of([*verb, str(folder), "--import", "doorways"])
+        assert "its environment is not here (doorways: 1.0 recorded, 1.1 here); install" in other_version
 
     (spec,) = (json.loads(path.read_text())["spec"] for path in Path("results").rglob("spec.json"))
     assert (spec["task"]["package"], spec["task"]["version"]) == ("doorways", "1.0")
