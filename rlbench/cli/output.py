@@ -7,9 +7,9 @@ import fcntl
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
-from contextvars import ContextVar
 from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STDOUT, STDERR = 1, 2  # file descriptors
 LINKS = 40  # as many as Linux follows
 MAX_DESCRIPTOR = 2**31 - 1
-_results: ContextVar[TextIO] = ContextVar("results")  # the stream of a verb's results
+_streams: list[TextIO] = []  # stdout while a verb runs
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it when the reader has closed the pipe
 
 
@@ -65,18 +65,24 @@ def stdout_for_results(*, ends: bool) -> Iterator[None]:
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """Lead to stderr what packages, environments and their threads print; results alone go to stdout."""
-    token = _results.set(sys.stdout)
+    """Lead to stderr what packages, environments and their threads print; results alone go to stdout.
+
+    Stdout is one for all threads, so that a verb in another thread than the main one, or within a verb, leaves it.
+    """
+    if _streams or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _streams.append(sys.stdout)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _results.reset(token)
+        _streams.clear()
 
 
 def results_stream() -> TextIO:
     """Stdout, also where ``prints_to_stderr`` holds."""
-    return _results.get(sys.stdout)
+    return _streams[0] if _streams else sys.stdout
 
 
 def print_text(text: str | bytes) -> None:

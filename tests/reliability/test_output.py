@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from rlbench.cli.app import main
 from rlbench.cli.output import terminal_height, terminal_width
 from rlbench.report.reference_table import DATA
 from tests.commands import RLBENCH, run_command, run_process
-from tests.conftest import Patch
+from tests.conftest import Capture, Patch
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 from tests.reliability.odd import places
@@ -219,6 +220,18 @@ def test_what_a_thread_prints_while_a_verb_runs_goes_to_stderr(tmp_path: Path, m
     monkeypatch.setattr("rlbench.cli.status._statuses", status_of_a_plugin)
     code, out, error = run_command(["status", "--json", "--results", str(tmp_path)])
     assert (code, json.loads(out)["runs"], error) == (0, [], "plug-in\n")
+
+
+def test_verbs_in_threads_of_a_program_print_to_its_stdout(capsys: Capture, monkeypatch: Patch) -> None:
+    barrier = threading.Barrier(5)  # all are within their verb at once
+    monkeypatch.setattr("rlbench.cli.list._names", lambda *_: barrier.wait(30) >= 0 and [("toy", "CartPole-v1")])
+    threads = [threading.Thread(target=main, args=(["list", "tasks", "--suite", "toy"],)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    out, error = capsys.readouterr()
+    assert (out.count("CartPole-v1\n"), error) == (5, "")
 
 
 def test_results_go_to_stdout_and_everything_else_to_stderr() -> None:
