@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rlbench import suites
 from rlbench.cli.output import print_result
 from rlbench.config.footprint import EVAL_WORKER, footprint, size_text
 from rlbench.config.names import count_text, number_text
 from rlbench.config.run import Spec
+from rlbench.datasets.sb3_import import SB3Policy, read_policy
 from rlbench.errors import DoesNotFit, UsageError
 from rlbench.records import machine
 from rlbench.report.estimate import interval, mean
 from rlbench.report.reference_scores import comparable, margin, primary_references
 from rlbench.report.reference_table import ReferenceScore, cell_of, scale_of
+from rlbench.seeds import Seeds
 from rlbench.suites.plugins import import_package
-
-if TYPE_CHECKING:
-    from rlbench.datasets.sb3_import import SB3Policy
 
 COPIES: Final = 4  # of a file's bytes in memory: read, sent, parsed, and ready to compute
 NO_REFERENCE: Final = "no reference; name the algorithm with --algo"
@@ -47,8 +46,6 @@ def evaluate_policy(
         UsageError: an option is missing, or the algorithm does not play the task.
         RefusedFile: the file holds no such policy, or one that does not suit the task.
     """
-    from rlbench.datasets.sb3_import import read_policy
-
     if form is None or task is None:
         raise UsageError("--policy: name format and task too: rlbench eval --policy FILE --format FORMAT SUITE TASK")
     installed = import_package(package) if package else None
@@ -148,7 +145,6 @@ def _play(
     """Returns of the episodes of a ``policy``, or of the model in a process of its own."""
     from rlbench.assembly.environments import describe
     from rlbench.assembly.foreign_policy import foreign_evaluation, model_actor, sb3_actor
-    from rlbench.seeds import Seeds
 
     shared, seeds = with_episodes(spec, episodes), Seeds(seed).child("eval")
     bytes_read = file.stat().st_size if file.is_file() else 0

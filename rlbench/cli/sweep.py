@@ -13,19 +13,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rlbench.cli.dataset_option import Data, refuse_other_data, rows_of
+from rlbench.cli.inline import Inline
 from rlbench.cli.options import pauses
 from rlbench.cli.output import print_note
+from rlbench.cli.preflight import check_resources
+from rlbench.cli.progress_display import Lines, PipeDisplay, display
+from rlbench.cli.resolve import settings_from_environment, settings_from_file
+from rlbench.cli.run_output import announce
+from rlbench.config.overrides import written
 from rlbench.config.run import Runtime
 from rlbench.errors import UsageError
 from rlbench.records import files
 from rlbench.records.machine import available_memory, omp_threads
 from rlbench.records.store import folder_of
 from rlbench.signals import Stop, stop_on_signals
+from rlbench.sweep.local import Local
 from rlbench.sweep.plan import Job, Machine, fewer_threads, jobs_of, worker_count
 from rlbench.sweep.scheduler import Sweep
 
 if TYPE_CHECKING:
-    from rlbench.cli.progress_display import Lines
     from rlbench.config.run import EngineName, Spec
     from rlbench.sweep.events import Ending
     from rlbench.sweep.scheduler import Executor
@@ -82,9 +88,6 @@ def parse_jobs(text: str | None) -> int | None:
 
 def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> list[str]:
     """Express every setting of file, environment and options as ``--set`` takes it; later ones win."""
-    from rlbench.cli.resolve import settings_from_environment, settings_from_file
-    from rlbench.config.overrides import written
-
     settings = [*(settings_from_file(config) if config else []), *settings_from_environment(environ)]
     plain = ((s.path, tuple(s.value) if isinstance(s.value, list) else s.value) for s in settings)
     return [*(f"{path}={written(value)}" for path, value in plain), *sets]
@@ -96,12 +99,12 @@ def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], i
     with (
         _jobs_and_executor(specs, options, stop) as (whole_jobs, executor),
         stop_on_signals(stop),
-        _display(whole_jobs, options) as display,
+        _display(whole_jobs, options) as lines,
     ):
         jobs = [replace(job, until=steps) for job, steps in zip(whole_jobs, pause_steps, strict=True)]
         try:
             check = partial(refuse_other_data, runtime=options.runtime)
-            endings = Sweep(jobs, executor, display, stop, force=options.force, check=check).run()
+            endings = Sweep(jobs, executor, lines, stop, force=options.force, check=check).run()
         except BaseException:
             executor.kill()
             raise
@@ -109,12 +112,8 @@ def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], i
 
 
 def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManager[Lines]:
-    from rlbench.cli.progress_display import PipeDisplay, display
-
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
-    from rlbench.cli.run_output import announce
-
     announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 
@@ -123,10 +122,6 @@ def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManag
 def _jobs_and_executor(
     specs: Sequence[Spec], options: SweepOptions, stop: Stop
 ) -> Iterator[tuple[list[Job], Executor]]:
-    from rlbench.cli.inline import Inline
-    from rlbench.cli.preflight import check_resources
-    from rlbench.sweep.local import Local
-
     limit = parse_jobs(options.jobs)
     threads_per_run = omp_threads()
     if options.executor == "ray":

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from rlbench import disk
 from rlbench.cli.output import print_note
 from rlbench.errors import RefusedFile, UnknownName, UsageError
-from rlbench.records.files import record_stamps
+from rlbench.records import files
+from rlbench.records.store import Record, folder_of, read_record
+from rlbench.report.exports import FILE, events, points, update_file
 from rlbench.signals import interruption_behind
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
-    from rlbench.records.store import Record
 
 TRACKERS: Final = ("tensorboard", "wandb")
 INTERVAL: Final = 1.0  # seconds between two looks at the records
@@ -47,9 +48,6 @@ class TensorBoard:
 
     def take(self, record: Record) -> None:
         """Append the new epochs to the run's file."""
-        from rlbench.records import files
-        from rlbench.report.exports import events, update_file
-
         files.refuse_link(self._where)
         update_file(curves_in(self._where, record.spec), events(record.epochs), append=True, option="--track-dir")
 
@@ -87,8 +85,6 @@ class Wandb:
         if len(record.epochs) > self._epochs_logged.get(name, logged):
             run = self._runs.get(name) or self._begin(name, record)
             for epoch in record.epochs[self._epochs_logged[name] :]:
-                from rlbench.report.exports import points
-
                 run.log(points(epoch), step=epoch.number)
                 self._epochs_logged[name] = epoch.number + 1
         status = None if record.outcome is None else record.outcome.status
@@ -105,8 +101,6 @@ class Wandb:
         disk.replace(self._where / f"{name}.logged", f"{self._epochs_logged[name]}\n".encode())
 
     def _begin(self, name: str, record: Record) -> WandbRun:
-        from rlbench.records import files
-
         spec = record.spec
         files.refuse_link(self._where)
         self._where.mkdir(parents=True, exist_ok=True)
@@ -149,11 +143,9 @@ class RecordWatcher(Thread):
 
     def _look(self) -> None:
         for folder in self._folders:
-            stamps = record_stamps(folder)
+            stamps = files.record_stamps(folder)
             if stamps == self._stamps.get(folder) or stamps[0] is None:
                 continue
-            from rlbench.records.store import read_record
-
             with suppress(RefusedFile, OSError, MemoryError):  # between two writes; the run itself reports them
                 record = read_record(folder)
                 for tracker in list(self._trackers):
@@ -185,8 +177,6 @@ def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: 
     Raises:
         UsageError: a tracker is unknown or not installed.
     """
-    from rlbench.records.store import folder_of
-
     trackers = [_tracker(name, where) for name in dict.fromkeys(names)]
     thread = RecordWatcher(trackers, [folder_of(spec, results) for spec in specs])
     if not trackers:
@@ -227,10 +217,6 @@ def curves_in(where: Path, spec: Spec) -> Path:
     Raises:
         RefusedFile: the file or a folder above it is a link below ``where``.
     """
-    from rlbench.records import files
-    from rlbench.records.store import folder_of
-    from rlbench.report.exports import FILE
-
     folder = folder_of(spec, where)
     files.refuse_links(folder, where)
     return folder / FILE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlbench.cli.output import print_note
 from rlbench.cli.resolve import settings_from_environment
+from rlbench.cli.sweep import SweepOptions, sweep
 from rlbench.errors import UsageError
 from rlbench.records.looks import (
     DESIGN,
@@ -21,16 +22,17 @@ from rlbench.records.looks import (
     refuse_other_design,
 )  # fmt: skip
 from rlbench.records.store import folder_of, read_record
+from rlbench.report.cells import Cell, every_cell
+from rlbench.report.reference_scores import comparable, is_longer, margin, margin_reaches_random, primary_references
+from rlbench.report.reference_table import OPTIMUM, CellKey, cell_of, reference_spec
+from rlbench.report.remarks import second_remark
+from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import DECIDED, MIN_SEEDS, power
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlbench.cli.sweep import SweepOptions
     from rlbench.config.run import Spec
-    from rlbench.report.cells import Cell
-    from rlbench.report.reference_table import CellKey
-    from rlbench.report.run_index import Runs
     from rlbench.sweep.events import Ending
 
 BEYOND = (
@@ -100,9 +102,6 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
             records or has ended in another folder, or one beyond the design has no run of the whole budget.
         RefusedFile: the record of its looks is damaged.
     """
-    from rlbench.report.reference_table import cell_of
-    from rlbench.report.run_index import Runs, gather
-
     groups: dict[Path, list[Spec]] = {}
     for spec in specs:
         groups.setdefault(folder_of(spec, results).parent, []).append(spec)
@@ -128,8 +127,6 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
 
 def _problem(cell: SequentialCell, runs: Runs) -> str:
     """The record that would keep the cell INCONCLUSIVE at every look; empty without one."""
-    from rlbench.report.remarks import second_remark
-
     end = cell.design[-1].seeds
     if second := runs.second(runs.complete):
         return second_remark(second)
@@ -150,8 +147,6 @@ def sweep_until_decided(cells: Sequence[SequentialCell], options: SweepOptions) 
     The design is recorded before the first seed, and a look when its seeds have ended, so a repeated command goes on
     at the look that it had reached.
     """
-    from rlbench.cli.sweep import sweep
-
     for cell in cells:
         record_looks(cell.folder, cell.looks)
     endings: dict[Path, Ending] = {}
@@ -207,16 +202,11 @@ def _undecided(
 
 
 def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]:
-    from rlbench.report.cells import every_cell
-
     suites = list(dict.fromkeys(cell.key.suite for cell in cells))
     return {row.key: row for row in every_cell(suites, results)} if suites else {}
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
-    from rlbench.report.reference_scores import comparable, is_longer, margin, margin_reaches_random, primary_references
-    from rlbench.report.reference_table import OPTIMUM, reference_spec
-
     usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
     if usual is None or usual.id != spec.id:
         sources = [setting.source for setting in settings_from_environment(os.environ)]

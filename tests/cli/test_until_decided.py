@@ -159,7 +159,7 @@ def test_look_at_lost_seeds_is_a_fault_and_not_used(
         none = partial(Ending, status="done", reason="", outcome=None, started=False, log=None, attempts=None)
         return [none(job=job) for job in jobs], None
 
-    monkeypatch.setattr("rlbench.cli.sweep.sweep", sweep)
+    monkeypatch.setattr("rlbench.cli.until_decided.sweep", sweep)
     code, content = decide()
     assert code == 0 and [row["verdict"] for row in content["decisions"]] == ["REPRODUCED"]
     assert read_looks(folder) == Looks(DESIGN, count)
@@ -310,7 +310,7 @@ def test_an_interrupted_look_is_not_taken_but_its_design_stands(
     record_run: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = ended(record_run, SCORES[:2])  # no test yet
-    monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, options: ([], signal.SIGINT))
+    monkeypatch.setattr("rlbench.cli.until_decided.sweep", lambda specs, options: ([], signal.SIGINT))
     code, content = decide()
     assert code == 130
     assert [(row["verdict"], row["look"]) for row in content["decisions"]] == [("INCONCLUSIVE", 0)]
@@ -326,7 +326,9 @@ def test_first_three_seeds_choose_the_levels_of_a_reference_with_an_error(
         status = "failed" if seed in failed else "done"
         folder = record_run([5.0, score], suite=cell[0], algo=cell[1], task=cell[2], seed=seed, status=status).parent
     looked(folder, 0)
-    monkeypatch.setattr("rlbench.cli.sweep.sweep", lambda specs, _: ([], None if len(specs) == 3 else signal.SIGINT))
+    monkeypatch.setattr(
+        "rlbench.cli.until_decided.sweep", lambda specs, _: ([], None if len(specs) == 3 else signal.SIGINT)
+    )
     assert run_command(["run", *cell, "--until-decided", "--quiet", "--device", "cpu"])[0] == 130
     looks = read_looks(folder)
     assert looks is not None and (looks.design, looks.count) == (designs[20], 1)
