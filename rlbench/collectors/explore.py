@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from rlbench.ops.state_dict import Composite, Stateful
+from rlbench.ops.state_dict import Composite
 from rlbench.ops.types import Role
 
 
@@ -16,16 +16,6 @@ class Actor(Protocol):
 
     def act(self, obs: Tensor, role: Role) -> Tensor:
         """Actions of the policy without exploration, ``[N]`` or ``[N, A]``."""
-
-
-class Explorer(Stateful, Protocol):
-    """Replace some actions of the policy by exploratory ones."""
-
-    def __call__(self, action: Tensor) -> Tensor:
-        """Actions to take, ``[N, ...]`` like ``action``."""
-
-    def set_exploration_rate(self, rate: float) -> None:
-        """Set the fraction of uniform actions from now on."""
 
 
 class EpsilonGreedy(Composite):
@@ -78,3 +68,7 @@ class NoExploration(Composite):
 
     def set_exploration_rate(self, rate: float) -> None:
         """Do nothing."""
+
+
+Explorer: TypeAlias = EpsilonGreedy | GaussianNoise | NoExploration
+"""Replaces some actions ``[N, ...]`` of the policy by exploratory ones."""
