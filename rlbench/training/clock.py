@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -53,16 +53,6 @@ class Clock:
 _COUNTS = ("env_steps", "rows", "updates", "epochs")
 
 
-class UpdateSchedule(Protocol):
-    """Schedule of gradient steps."""
-
-    def due(self, clock: Clock) -> int:
-        """Number of updates that are due."""
-
-    def at_boundary(self, clock: Clock) -> bool:
-        """True if the environments may be replaced now without truncating a rollout."""
-
-
 class ReplayRatio(NamedTuple):
     """Off-policy: a fixed number of gradient steps per agent step."""
 
@@ -89,8 +79,12 @@ class RolloutSchedule(NamedTuple):
         return clock.rows // self.rollout_length * self.updates - clock.updates
 
     def at_boundary(self, clock: Clock) -> bool:
-        """Only between two rollouts."""
+        """True between two rollouts, where replaced environments truncate none."""
         return clock.rows % self.rollout_length == 0
+
+
+UpdateSchedule: TypeAlias = ReplayRatio | RolloutSchedule
+"""When gradient steps are due."""
 
 
 class RngState:
