@@ -129,7 +129,7 @@ def _write(folder: Path, state: State) -> None:
             raise ResourceExhausted(
                 f"{path}: {error}; free some space and run the same command again: it resumes"
             ) from None
-        manifest.sync(path)
+        disk.sync(path)
         faults.point("checkpoint.shard")
         sums[path.name] = manifest.sha256_of(path)
         shard, size, number = {}, 0, number + 1
@@ -158,7 +158,7 @@ def _swap(temporary: Path, folder: Path) -> None:
         faults.point("checkpoint.out")
     temporary.rename(folder)
     faults.point("checkpoint.in")
-    disk.sync_folder(folder.parent)
+    disk.sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

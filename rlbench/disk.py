@@ -119,7 +119,7 @@ def replace(path: Path, raw: bytes, temporary: Path | None = None) -> None:
         faults.point("replace.placed")
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def sweep(temporary: Path) -> None:
@@ -169,9 +169,9 @@ def content(path: Path) -> str:
         return file.read().decode()
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the folder's list of names."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or a folder's list of names."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

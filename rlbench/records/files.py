@@ -160,7 +160,7 @@ def append(path: Path, line: str) -> None:
         file.flush()
         faults.point("append.torn")
         os.fsync(file.fileno())
-        disk.sync_folder(path.parent)
+        disk.sync(path.parent)
         faults.point("append.written")
 
 

@@ -5,7 +5,6 @@ It shows if a checkpoint is whole, without torch and without reading a tensor.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import file_digest
@@ -147,9 +146,3 @@ def _readable(path: Path) -> Iterator[BufferedReader]:
         raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from None
     with file:
         yield file
-
-
-def sync(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

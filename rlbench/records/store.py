@@ -380,7 +380,7 @@ def set_aside(folder: Path) -> None:
         for part in reversed(present):  # the outcome before the epochs that it counts
             part.rename(aside / part.name)
             faults.point("aside.moved")
-        disk.sync_folder(folder)
+        disk.sync(folder)
 
 
 def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
