@@ -37,15 +37,6 @@ class NotShared:
     host: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RayJob:
-    """Arguments of a task."""
-
-    job: Job
-    command: tuple[str, ...]  # command line of the process
-    marker: Path  # file in the results folder of the driver
-
-
 Message = Event | NotShared
 
 
@@ -72,14 +63,14 @@ def connect(address: str | None) -> ModuleType:
     return ray
 
 
-def run_job(task: RayJob) -> Iterator[Message]:
-    """Run a job in a process on the task's machine and yield its events."""
-    if not task.marker.exists():
+def run_job(job: Job, command: Sequence[str], marker: Path) -> Iterator[Message]:
+    """Run a job by its command line on the task's machine and yield its events; ``marker`` is a file of the driver."""
+    if not marker.exists():
         yield NotShared(os.uname().nodename)
         return
     source = str(Path(rlbench.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-    worker = Worker(task.command, task.job.folder, environment(task.job.threads, {**os.environ, "PYTHONPATH": paths}))
+    worker = Worker(command, job.folder, environment(job.threads, {**os.environ, "PYTHONPATH": paths}))
     last_sent = 0.0
     try:
         while True:
@@ -134,10 +125,9 @@ class Cluster:
     def start(self, job: Job, *, force: bool) -> None:
         """Submit a job to the cluster."""
         command = (*self.command(job, None), *(["--force"] if force else []))
-        task = RayJob(job=job, command=command, marker=Path(self._marker.name))
         gpus = 0.0 if not job.gpu else min(1.0, -(-20 * job.gpu // self.gpu) / 20) if self.gpu else 1.0
         options = self._remote.options(num_cpus=job.threads, memory=job.memory, num_gpus=gpus, name=job.name)
-        self._tasks[job.name] = job, options.remote(task)
+        self._tasks[job.name] = job, options.remote(job, command, Path(self._marker.name))
 
     def events(self, seconds: float) -> list[tuple[Job, Event]]:
         """Return new events of the jobs; wait at most ``seconds`` for the first.

@@ -75,8 +75,10 @@ import sys
 from pathlib import Path
 from rlbench.cli.app import main
 from rlbench.sweep import ray
-task = ray.RayJob
-ray.RayJob = lambda **fields: task(**{**fields, "marker": Path("/nowhere")})
+run_job = ray.run_job
+def unshared(job, command, marker):
+    yield from run_job(job, command, Path("/nowhere"))
+ray.run_job = unshared
 sys.exit(main(sys.argv[1:]))
 """
 
