@@ -13,7 +13,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -155,11 +155,7 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
     raw = content.encode() if isinstance(content, str) else content
     with disk.writing(path, elsewhere=f" with {option}", then="run the same command again"):
         if open_file is not None:
-            with (
-                _open_again(open_file, option)
-                if isinstance(open_file, Path)
-                else os.fdopen(os.dup(open_file), "wb") as stream
-            ):
+            with os.fdopen(os.dup(open_file), "wb") as stream:
                 stream.write(raw)
             return
         if path.exists() and not path.is_file():
@@ -169,30 +165,16 @@ def write_file(path: Path, content: str | bytes, option: str = "--output", *, ap
             disk.replace(path, former + raw)
 
 
-def _open_file(path: Path) -> int | Path | None:
-    """The open file that ``/dev/stdout`` or ``/dev/fd/N`` names, also by links; None for other paths.
-
-    It is the number of a file of this process, and the path below ``/proc`` of a file of another one.
-    """
+def _open_file(path: Path) -> int | None:
+    """The number of this process's open file that ``/dev/stdout`` or ``/dev/fd/N`` names, also by links; else None."""
     for _ in range(LINKS):
         process = re.fullmatch(r"/proc/(\d+)(/task/\d+)?/fd", os.path.realpath(path.parent))
         if process and path.name.isdecimal():
-            return min(int(path.name), MAX_DESCRIPTOR) if int(process[1]) == os.getpid() else path
+            return min(int(path.name), MAX_DESCRIPTOR) if int(process[1]) == os.getpid() else None
         if not path.is_symlink():
             return None
         path = path.parent / path.readlink()
     return None
-
-
-def _open_again(path: Path, option: str) -> IO[bytes]:
-    """Open the file that another process holds open; a regular one only if that process appends to it, too."""
-    try:
-        flags = int((path.parent.parent / "fdinfo" / path.name).read_text().split("flags:")[1].split()[0], 8)
-    except (OSError, IndexError, ValueError):
-        raise UsageError(f"{option} {path}: no such open file; name a file") from None
-    if flags & os.O_ACCMODE == os.O_RDONLY or (path.is_file() and not flags & os.O_APPEND):
-        raise UsageError(f"{option} {path}: that process does not append to it; redirect it there with >>")
-    return path.open("ab")
 
 
 def terminal_width() -> int | None:
