@@ -229,11 +229,8 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
 
 def _computing(trainer: Trainer, device: str, store: Store) -> SavedComputing:
     engine = active_engine(trainer.updater, trainer.learner)
-    return SavedComputing(device, torch.get_num_threads(), engine, _rounding(store))
-
-
-def _rounding(store: Store) -> str:
-    return json.dumps({name: value for name in ROUNDING if (value := store.environment.get(name)) is not None})
+    rounding = {name: value for name in ROUNDING if (value := store.environment.get(name)) is not None}
+    return SavedComputing(device, torch.get_num_threads(), engine, json.dumps(rounding))
 
 
 def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:

@@ -37,22 +37,19 @@ class Evaluation:
     def __iter__(self) -> Iterator[int]:
         """Play; yield the number of ended episodes after every step."""
         try:
-            yield from self._play()
+            ended = np.zeros(self.envs.info.num_envs, np.bool_)
+            obs: Tensor = self.buffer.add_observations(self.envs.reset())
+            while not self.quota.is_complete:
+                action = self.explorer(self.actor.act(obs, "eval"))
+                self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
+                step = self.envs.recv()
+                self.quota.add(step.score, ~ended, step.over)
+                ended = step.terminated | step.truncated
+                self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
+                obs = self.buffer.add_observations(step.obs)
+                yield self.quota.count
         finally:
             self.envs.close()
-
-    def _play(self) -> Iterator[int]:
-        ended = np.zeros(self.envs.info.num_envs, np.bool_)
-        obs: Tensor = self.buffer.add_observations(self.envs.reset())
-        while not self.quota.is_complete:
-            action = self.explorer(self.actor.act(obs, "eval"))
-            self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
-            step = self.envs.recv()
-            self.quota.add(step.score, ~ended, step.over)
-            ended = step.terminated | step.truncated
-            self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
-            obs = self.buffer.add_observations(step.obs)
-            yield self.quota.count
 
     def result(self) -> Evaluated:
         """Every episode, env by env."""

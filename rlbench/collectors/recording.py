@@ -42,13 +42,10 @@ class ShardRecorder:
             self.writer.add(row(env_id, obs[env_id], int(action[env_id]), float(answer.score[env_id]), marks))
             if ended[env_id] or cut:
                 self.writer.add(row(env_id, answer.obs[env_id], 0, 0.0, FINAL))
-                self._end_episode(env_id, cut=cut)
-
-    def _end_episode(self, env_id: int, *, cut: bool) -> None:
-        self.cut += cut
-        if not cut:
-            self.returns[env_id].append(float(self.score[env_id]))
-        self.score[env_id] = 0.0
+                self.cut += cut
+                if not cut:
+                    self.returns[env_id].append(float(self.score[env_id]))
+                self.score[env_id] = 0.0
 
 
 def record(

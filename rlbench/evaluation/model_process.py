@@ -73,7 +73,7 @@ MAX_BYTES: Final = 512 * 2**20  # bytes of a file
 LOAD_TIMEOUT: Final = 120.0  # seconds, imports included
 REPLY_TIMEOUT: Final = 30.0  # seconds for one batch
 MAX_ACTION_DIM: Final = 10_000  # numbers of one action
-ENV_VARIABLES: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_ENV", "SYSTEMROOT")
+ENV_VARIABLES: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "VIRTUAL_ENV")
 """Environment variables that the process sees: no key and no token."""
 
 

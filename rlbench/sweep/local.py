@@ -59,10 +59,6 @@ class Worker:
         os.close(self.pipe)
         return [*messages, Exited(code, attempts.last_line(self.folder))]
 
-    def terminate(self) -> None:
-        """Ask the process to save its state and end."""
-        self.process.terminate()
-
     def kill(self) -> None:
         """Kill the process and its children."""
         with suppress(ProcessLookupError):
@@ -128,7 +124,7 @@ class Local:
     def terminate(self) -> None:
         """Ask every job to save its state and end."""
         for _, worker in self._workers.values():
-            worker.terminate()
+            worker.process.terminate()
 
     def kill(self) -> None:
         """End every job at once."""

@@ -102,7 +102,15 @@ def jobs_of(
         learning = threads or min(useful_threads(spec, gpu=bool(machine.gpus), cores=machine.cores), share)
         evaluating = eval_worker_count(spec, requested=eval_workers, cores=share, threads=learning)
         need = footprint(spec, evaluating, steps=steps(spec))
-        job = _job(spec, results, machine, learning, evaluating, need)
+        on_gpu = need.replay + need.networks if machine.gpus else 0
+        job = Job(
+            spec=spec,
+            folder=folder_of(spec, results),
+            threads=learning,
+            eval_workers=evaluating,
+            memory=need.total - on_gpu,
+            gpu=on_gpu + CONTEXT if machine.gpus else 0,
+        )
         jobs.append(job)
         if is_due(spec, results):
             refuse_too_large(spec, need, "this machine", job.memory, machine.memory)
@@ -159,15 +167,3 @@ def fewer_threads(jobs: Iterable[Job], machine: Machine) -> str:
                 f"rounding; OMP_NUM_THREADS={job.threads} gives the same ones alone"
             )
     return ""
-
-
-def _job(spec: Spec, results: Path, machine: Machine, threads: int, eval_workers: int, need: Footprint) -> Job:
-    on_gpu = need.replay + need.networks if machine.gpus else 0
-    return Job(
-        spec=spec,
-        folder=folder_of(spec, results),
-        threads=threads,
-        eval_workers=eval_workers,
-        memory=need.total - on_gpu,
-        gpu=on_gpu + CONTEXT if machine.gpus else 0,
-    )

@@ -90,7 +90,7 @@ def _stop(worker: Worker) -> None:
     """Ask a process to save its state, and wait until it has ended."""
     if worker.process.poll() is not None:
         return
-    worker.terminate()
+    worker.process.terminate()
     with suppress(TimeoutExpired):
         worker.process.wait(PATIENCE)
     if worker.process.poll() is None:
