@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -37,7 +38,6 @@ from rlbench.records import manifest
 from rlbench.records.store import Record, read_record
 from rlbench.seeds import Seeds
 
-CHECKPOINTS = ("best", "last")
 CONTINUOUS = ("mujoco", "goals", "toy")
 """Suites whose tasks may take continuous actions; an id is looked up in this order."""
 
@@ -160,7 +160,7 @@ class Recording:
 class EpisodeRecorder:
     """Records episodes of a run's policy into an emptied ``folder``: iterate over it, then call ``finish``."""
 
-    def __init__(self, recipe: RecordingRecipe, run: Path, which: str, folder: Path) -> None:
+    def __init__(self, recipe: RecordingRecipe, run: Path, which: Literal["best", "last"], folder: Path) -> None:
         spec, state = stored_run(run, which)
         outcome = read_record(run).outcome
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
@@ -223,7 +223,7 @@ def task_of(name: str) -> Task:
     return suites.spec(suite, algorithm, name).task
 
 
-def stored_policy(folder: Path, which: str) -> Policy:
+def stored_policy(folder: Path, which: Literal["best", "last"]) -> Policy:
     """The saved policy of a run, ``best`` or ``last``.
 
     Raises:
@@ -235,16 +235,13 @@ def stored_policy(folder: Path, which: str) -> Policy:
     return parse_policy(export_policy(spec, state, name=name), str(folder / "checkpoint" / which))
 
 
-def stored_run(folder: Path, which: str) -> tuple[Spec, State]:
+def stored_run(folder: Path, which: Literal["best", "last"]) -> tuple[Spec, State]:
     """A run's settings and its saved policy, ``best`` or ``last``.
 
     Raises:
-        UnknownName: ``which`` is neither.
         UsageError: the run has none.
         RefusedFile: the record or the checkpoint is damaged.
     """
-    if which not in CHECKPOINTS:
-        raise UnknownName("checkpoint", which, CHECKPOINTS, where="--checkpoint")
     record, place = read_record(folder), folder / "checkpoint" / which
     spec = record.spec
     if not checkpoint.exists(place):

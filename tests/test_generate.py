@@ -19,7 +19,7 @@ from rlbench.datasets.d4rl import D4RLArrays
 from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
 from rlbench.datasets.recipes import POLICIES, Part, Recipe
 from rlbench.envs.base import Box, EnvInfo, Step
-from rlbench.errors import UnknownName, UsageError
+from rlbench.errors import UsageError
 from rlbench.generate import (
     NoisyPolicy,
     Recording,
@@ -349,6 +349,3 @@ def test_a_run_without_that_policy_is_refused(finished: Path) -> None:
         UsageError, match="has no weights, as records in git have none; train them with: rlbench run toy "
     ):
         stored_policy(finished, "last")
-    for which in ("resume", "../best"):
-        with pytest.raises(UnknownName, match="unknown checkpoint"):
-            stored_policy(finished, which)

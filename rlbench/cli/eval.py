@@ -117,7 +117,7 @@ def _watched(place: Path) -> AbstractContextManager[object]:
 
 def _evaluate(
     record: Record,
-    checkpoint: str,
+    checkpoint: Checkpoint,
     episodes: int | None,
     eval_seed: int | None,
     device: str,

@@ -113,7 +113,7 @@ def generate(
 
 
 def _games(
-    task: str, policy: str, checkpoint: str, name: str, steps: int, epsilon: float, seed: int, lanes: int
+    task: str, policy: str, checkpoint: Checkpoint, name: str, steps: int, epsilon: float, seed: int, lanes: int
 ) -> tuple[RecordingRecipe, Path]:
     """Recipe of the recorded games of a finished run, and its folder."""
     from rlbench.assembly.restore import fingerprint
@@ -182,7 +182,7 @@ def import_policy(path: Path, *, task: str, output: Path) -> str:
     return f"{output}: plays {task}, {policy.obs_size} numbers to {policy.metadata.action_dim}, SHA-256 {policy.sha256}"
 
 
-def _load_policy(text: str, task: str, checkpoint: str) -> Policy:
+def _load_policy(text: str, task: str, checkpoint: Checkpoint) -> Policy:
     """Load a policy: a file, a zip, a run's, or one packaged with rlbench."""
     from rlbench.datasets.policies import parse_policy, read_policy_file
     from rlbench.datasets.recipes import POLICIES

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rlbench import suites
+from rlbench.cli.options import Checkpoint
 from rlbench.cli.output import print_note, print_result, print_text
 from rlbench.cli.preflight import check_writable
 from rlbench.config.names import number_text, parse_count, printable
@@ -41,7 +42,9 @@ IMPORTS: Final = {"rlu": "RL Unplugged; rewards clipped to [−1, 1], sticky act
 SHARD_BYTES: Final = 10**9  # bytes of memory that converting a shard takes: its compressed frames, and the new file
 
 
-def record_games(games: RecordingRecipe, run: Path, checkpoint: str, *, force: bool, quiet: bool, json: bool) -> None:
+def record_games(
+    games: RecordingRecipe, run: Path, checkpoint: Checkpoint, *, force: bool, quiet: bool, json: bool
+) -> None:
     """Record episodes of the ``best`` or ``last`` policy of a finished run."""
     from rlbench.generate import EpisodeRecorder
 
