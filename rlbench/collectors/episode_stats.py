@@ -1,7 +1,6 @@
 """Returns and lengths of episodes: of all in training, and of an equal number from every env in evaluation.
 
-The first episodes to end, from whichever env, would be the short ones; an episode that is already running when counting
-begins would favour long ones. Neither counts in an evaluation.
+The first episodes to end, from whichever env, would be the short ones.
 """
 
 from __future__ import annotations
@@ -71,29 +70,28 @@ class EpisodeStats:
 
 
 class EpisodeQuota:
-    """The first episodes of every env that begin from now on, equally many of each: whole episodes, in raw points."""
+    """The first episodes of every new env, equally many of each: whole episodes, in raw points."""
 
-    def __init__(self, *, running: NDArray[np.bool_], episodes: int) -> None:
-        """Count ``episodes`` over all envs; the running ones of the envs ``running`` ``[N]`` do not count.
+    def __init__(self, num_envs: int, episodes: int) -> None:
+        """Count ``episodes`` over all envs.
 
         Raises:
             ValueError: the envs cannot play them in equal shares.
         """
-        num_envs = len(running)
         if episodes < 1 or episodes % num_envs:
             raise ValueError(f"{num_envs} envs cannot play {episodes} episodes in equal shares")
-        self.episodes_per_env, self.running = episodes // num_envs, running.copy()
+        self.episodes_per_env = episodes // num_envs
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self.episodes: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
 
     def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
-        """Add one step of every env, each ``[N]``; score 0 and False twice for an env that has not answered."""
+        """Add one step of every env, each ``[N]``; ``agent_step`` is False where it only reset the env."""
         self.score += score
         self.length += agent_step
         for env_id in np.flatnonzero(over):
-            if not self.running[env_id] and len(self.episodes[env_id]) < self.episodes_per_env:
+            if len(self.episodes[env_id]) < self.episodes_per_env:
                 self.episodes[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
-        self.running[over], self.score[over], self.length[over] = False, 0, 0
+        self.score[over], self.length[over] = 0, 0
 
     @property
     def count(self) -> int:

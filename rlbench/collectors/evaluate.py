@@ -32,7 +32,7 @@ class Evaluation:
         self.bound, self.episodes = bound, episodes
         self.actor, self.buffer, self.explorer, self.envs, self.seeds = actor, buffer, explorer, envs, seeds
         self.began = monotonic()
-        self.quota = EpisodeQuota(running=np.zeros(envs.info.num_envs, np.bool_), episodes=episodes)
+        self.quota = EpisodeQuota(envs.info.num_envs, episodes)
 
     def __iter__(self) -> Iterator[int]:
         """Play; yield the number of ended episodes after every step."""
