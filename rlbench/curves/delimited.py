@@ -23,7 +23,6 @@ from rlbench.records.imported import Kind
 
 LINE: Final = 2**20  # letters
 COLUMNS: Final = 1_000
-MIN_NUMPY_LENGTH: Final = 2**20  # letters from which numpy parses a table
 ALIASES: Final = {
     "suite": ("suite",),
     "algorithm": ("algo", "algorithm"),
@@ -45,9 +44,9 @@ SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
 
 class Table:
-    """The columns of a CSV file by name: texts, or numbers where numpy has parsed them."""
+    """The columns of a CSV file by name."""
 
-    def __init__(self, columns: Mapping[str, Sequence[str] | Column], where: str) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[str]], where: str) -> None:
         self.where, self.columns, self.header = where, columns, list(columns)
         self.size = max(map(len, columns.values()), default=0)
 
@@ -78,7 +77,7 @@ class Table:
         name = self.name_of(field)
         if name is None:
             return [""] * self.size
-        column = cast("Sequence[str]", self.columns[name])
+        column = self.columns[name]
         for text in dict.fromkeys(column):
             try:
                 check_name(text) if text and field != "seed" else None
@@ -93,12 +92,7 @@ class Table:
             RefusedFile: a cell is no number, or NaN; the message names the line.
         """
         texts = self.columns[name]
-        if isinstance(texts, np.ndarray):
-            return texts
-        try:
-            values = np.fromiter((float(text.strip() or "nan") if gaps else float(text) for text in texts), np.float64)
-        except ValueError:
-            values = np.array([_number(text) for text in texts])
+        values = np.fromiter(map(_number, texts), np.float64)
         faults = np.isnan(values)
         if gaps and faults.any():
             faults &= [bool(text.strip()) for text in texts]
@@ -117,8 +111,6 @@ def tables(text: str, where: str) -> Table:
     Raises:
         RefusedFile: it is no CSV, has too many columns, or rows of unequal length.
     """
-    if (table := _plain_table(text, where)) is not None:
-        return table
     try:
         rows = [row for row in csv.reader(_lines(text, where), strict=True, skipinitialspace=True) if row]
     except csv.Error as error:
@@ -137,31 +129,6 @@ def tables(text: str, where: str) -> Table:
         have = "a column twice" if rows else "no row below the header"
         raise RefusedFile(f"{where}: has {have}; write each column once, and one row a point")
     return Table(dict(zip(header, zip(*rows, strict=True), strict=True)), where)
-
-
-def _plain_table(text: str, where: str) -> Table | None:
-    """A table of many rows without quotes, its numbers parsed by numpy; None where that is not all."""
-    head, _, rest = text.partition("\n")
-    header = head.split(",")
-    aliases = {alias for field in ("step", "return", "length") for alias in ALIASES[field]}
-    numeric = [name.strip().lower() in aliases for name in header]
-    distinct = any(numeric) and len(header) < len({*header, ""}) <= COLUMNS
-    if (
-        len(rest.strip()) < MIN_NUMPY_LENGTH
-        or '"' in text
-        or re.search(r"[\r\x1c-\x1f]|, |^ ", text, re.MULTILINE)
-        or not distinct
-    ):
-        return None
-    dtype = [(name, "f8" if number else "O") for name, number in zip(header, numeric, strict=True)]
-    try:
-        rows = np.loadtxt(rest.split("\n"), dtype=dtype, delimiter=",", comments=None, ndmin=1)
-    except (ValueError, TypeError):
-        return None
-    if not all(np.isfinite(rows[name]).all() for name, number in zip(header, numeric, strict=True) if number):
-        return None  # the slower way names the row
-    columns = zip(header, numeric, strict=True)
-    return Table({name: rows[name].copy() if number else rows[name].tolist() for name, number in columns}, where)
 
 
 def _lines(text: str, where: str) -> Iterator[str]:

@@ -15,9 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 
-from rlbench.curves import delimited
 from rlbench.curves.formats import ImportOptions, read_curves, resolved_task
-from rlbench.errors import RefusedFile, RlbenchError, UnknownName
+from rlbench.errors import RefusedFile, UnknownName
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.exports import _frame_record
 
@@ -245,33 +244,6 @@ def test_a_task_is_known_under_the_names_that_libraries_give_it(suite: str, name
     assert resolved_task(suite, name) == task
     with pytest.raises(UnknownName, match="unknown task"):
         resolved_task(suite, f"{name}-of-nobody")
-
-
-REPLACEMENTS = (
-    ("", "", 0), (",3,", ",03,", 1), ("\n", "\r\n", -1), ("Hopper-v4", '"Hopper-v4"', 1), (",12.5\n", ",nan\n", 1),
-    (",12.5\n", ",twelve\n", 1), (",12.5\n", ",12.5,7\n", 1), ("\n", "\n\n", 3), ("Hopper-v4", "#Hopper-v4", 1),
-    ("Hopper-v4", " Hopper-v4", 1), (",", ", ", -1), (",12.5\n", ",12.5\x1c\n", 1),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "count"), REPLACEMENTS)
-def test_large_table_is_read_like_a_small_one(
-    old: str, new: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Numpy's parser and Python's give the same curves and the same refusals."""
-    cells = [(task, seed, step) for task in ("Hopper-v4", "Ant-v4") for seed in (3, 1) for step in (4, 76)]
-    rows = [f"{task},{seed},{step},{seed + step / 8}" for task, seed, step in cells]
-    text = "\n".join(["task,seed,step,return", *rows, ""]).replace(old, new, count)
-    (tmp_path / "runs.csv").write_bytes(text.encode())
-    options = ImportOptions(suite="mujoco", algorithm="sac", task=None, format=None, kind=None, unit=None, tag=None)
-    answers = []
-    for least in (2**60, 0):
-        monkeypatch.setattr(delimited, "MIN_NUMPY_LENGTH", least)
-        try:
-            answers.append(read_curves([tmp_path / "runs.csv"], options))
-        except RlbenchError as error:
-            answers.append(str(error))
-    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize(
