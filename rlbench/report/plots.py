@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import chdir, nullcontext
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -125,14 +125,10 @@ def draw(
         scale, algo_scores = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
         if not algo_scores:
             raise plot_data.nothing_to_draw(suite, evidence)
-        if kind != "improvement":
-            algo_scores = plot_data.on_common_tasks(algo_scores)
-        drawing: Callable[[Sequence[AlgorithmScores], str], Figure] = {
-            "profile": _profile,
-            "interval": _interval,
-            "improvement": _improvement,
-        }[kind]
-        return drawing(algo_scores, scale)
+        if kind == "improvement":
+            return _improvement(algo_scores)
+        algo_scores = plot_data.on_common_tasks(algo_scores)
+        return _profile(algo_scores, scale) if kind == "profile" else _interval(algo_scores, scale)
 
 
 def encode_figure(figure: Figure, ending: str, *, title: str = "", rc: Mapping[str, str] = NO_SETTINGS) -> bytes:
@@ -180,16 +176,7 @@ def _curves(panels: Sequence[Panel]) -> Figure:
         _panel(axes, panels[index], styles)
         if index % columns == 0:
             axes.set_ylabel("return")
-    measured_names = {line.algorithm for panel in panels for line in panel.lines}
-    unmeasured_names = {name for panel in panels if not panel.lines for name in panel.curves} - measured_names
-    _legend(
-        figure,
-        {name: style for name, style in styles.items() if name in measured_names | unmeasured_names},
-        unmeasured=unmeasured_names,
-        curve=bool(measured_names) and any(panel.curves for panel in panels),
-        score=bool(measured_names),
-        words=sorted({at.word for panel in panels for at in panel.verdicts.values()}),
-    )
+    _legend(figure, panels, styles)
     return figure
 
 
@@ -247,31 +234,26 @@ def _unit(longest: float, clock: plot_data.Clock) -> tuple[float, str]:
     return (1e6, f"million {clock}") if longest >= 5e5 else (1e3, f"thousand {clock}")
 
 
-def _legend(
-    figure: Figure,
-    styles: dict[str, LineStyle],
-    *,
-    unmeasured: Collection[str],
-    curve: bool,
-    score: bool,
-    words: Sequence[str],
-) -> None:
-    """The algorithms, the two kinds of published lines, and the meaning of the bands."""
+def _legend(figure: Figure, panels: Sequence[Panel], styles: dict[str, LineStyle]) -> None:
+    """The measured algorithms, or those published alone, the two kinds of published lines, and the bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    measured_names = {line.algorithm for panel in panels for line in panel.lines}
+    unmeasured_names = {name for panel in panels if not panel.lines for name in panel.curves} - measured_names
     handles: list[Artist] = [
         Line2D(
             [], [], color=color, marker=marker, markersize=4,
-            label=f"{name}, published" if name in unmeasured else name,
-            linestyle=":" if name in unmeasured else dashes,
+            label=f"{name}, published" if name in unmeasured_names else name,
+            linestyle=":" if name in unmeasured_names else dashes,
         )
-        for name, (color, dashes, marker) in styles.items()
+        for name, (color, dashes, marker) in styles.items() if name in measured_names | unmeasured_names
     ]  # fmt: skip
-    if curve:
+    if measured_names and any(panel.curves for panel in panels):
         handles.append(Line2D([], [], color="#57606a", linestyle=":", linewidth=1.1, label="published curve"))
-    if score:
+    if measured_names:
         handles.append(Line2D([], [], color="#57606a", linestyle=(0, (1, 2)), linewidth=0.9, label="published score"))
+    words = sorted({at.word for panel in panels for at in panel.verdicts.values()})
     handles += [
         Line2D(
             [], [], color="#57606a", linestyle="none", marker=VERDICT_MARKERS[word][0], markersize=7,
@@ -321,8 +303,7 @@ def _interval(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     return figure
 
 
-def _improvement(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
-    del scale  # a probability has none
+def _improvement(algo_scores: Sequence[AlgorithmScores]) -> Figure:
     with_references = [s for s in algo_scores if s.references]
     if not with_references:
         raise UsageError("no finished run has a reference score to be compared with")
