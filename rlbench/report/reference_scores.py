@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlbench.errors import RefusedFile, UnknownName
 from rlbench.report.estimate import TOLERANCE
@@ -36,10 +35,6 @@ from rlbench.report.reference_table import (
     scale_of,
     sourced,
 )
-
-if TYPE_CHECKING:
-    from rlbench.config.run import Spec
-
 
 NEWEST = "README.md@f2402056b03a"
 NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")  # rows that describe a data set, not an algorithm
@@ -269,16 +264,11 @@ def _as_long(key: CellKey, first: ReferenceScore, others: list[ReferenceScore]) 
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
     """
-    spec = default_spec(key)
+    spec = reference_spec(*key[:3])
     if spec is None or first.limit in {None, spec.budget.steps}:
         return first
     alike = (score for score in others if score.estimator == first.estimator)
     return next((score for score in alike if score.limit == spec.budget.steps), first)
-
-
-def default_spec(key: CellKey) -> Spec | None:
-    """The settings of a run of ours; None where no suite has the cell."""
-    return reference_spec(key.suite, key.algorithm, key.task)
 
 
 def _optima() -> tuple[ReferenceCell, ...]:
@@ -354,13 +344,13 @@ def resolution(key: CellKey, reference: ReferenceScore) -> float:
     It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
     point in one game of an evaluation.
     """
-    spec = default_spec(key) if key.task.endswith(WHOLE) else None
+    spec = reference_spec(*key[:3]) if key.task.endswith(WHOLE) else None
     return max(reference.resolution, 1 / spec.protocol.episodes if spec else 0.0)
 
 
 def threshold(key: CellKey, reference: ReferenceScore) -> float | None:
     """The mean return at which both the reference run and ours stop; None if one of them does not."""
-    spec = default_spec(key) if reference.stops else None
+    spec = reference_spec(*key[:3]) if reference.stops else None
     stop = spec.protocol.stop if spec else None
     return stop if stop is not None and reference.score >= stop else None
 
