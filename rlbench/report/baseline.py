@@ -26,6 +26,7 @@ from rlbench.config.names import check_name, clean_texts, count_text
 from rlbench.errors import RefusedFile, UsageError, suggest_path
 from rlbench.records import files
 from rlbench.report.estimate import curve_mean, mean, sample_std
+from rlbench.report.reference_files import Name
 from rlbench.report.reference_table import CellKey, cell_name
 from rlbench.report.remarks import second_remark
 from rlbench.report.runs import Run
@@ -60,7 +61,6 @@ def _seed(name: object) -> object:
     return name
 
 
-Name = Annotated[str, AfterValidator(lambda text: text and check_name(text))]
 Number = Annotated[float, Field(strict=True, ge=-MAX_VALUE, le=MAX_VALUE)]
 Speed = Annotated[float, Field(strict=True, gt=0, le=MAX_VALUE)]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, field_validator
 
 from rlbench import disk, suites
 from rlbench.config.canonical import Frozen
@@ -48,14 +48,17 @@ def _check_plain_name(text: str) -> str:
     return check_name(text) if text else text
 
 
+Name: TypeAlias = Annotated[str, AfterValidator(lambda text: text and check_name(text))]
+
+
 class ScoreRow(Frozen):
     """One published score, in the unit of the estimator."""
 
-    task: str
+    task: Name
     score: float = Field(ge=-MAX_RETURN, le=MAX_RETURN)
     std: float | None = Field(default=None, ge=0, le=MAX_RETURN)  # over seeds
     n: int | None = Field(default=None, ge=1, le=MAX_COUNT)  # seeds, if they differ from the reference's
-    dataset: str = ""
+    dataset: Name = ""
     curve: str = ""  # a CSV file of points beside this one
 
     _name = field_validator("curve")(_check_plain_name)
@@ -169,7 +172,6 @@ def read_references(path: Path) -> tuple[OutsideScore, ...]:
     for reference in references:
         for row in _rows(reference, path):
             curve = _curve(reference, row, path)
-            _check_names(reference, row, path)
             scores.append(OutsideScore(reference, row, curve))
             rows += 1 + (len(curve.env_steps) if curve else 0)
             if rows > MAX_ROWS:
@@ -234,14 +236,6 @@ def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
     if not rows:
         raise RefusedFile(f"{path}: has no row below the header; write one")
     return rows
-
-
-def _check_names(reference: OutsideReference, row: ScoreRow, path: Path) -> None:
-    for text in (row.task, row.dataset):
-        try:
-            check_name(text) if text else None
-        except ValueError as error:
-            raise RefusedFile(f"{path}: {reference.name}: {error}") from None
 
 
 def _fault(error: ValidationError, noun: str) -> str:
