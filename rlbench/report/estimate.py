@@ -42,12 +42,6 @@ def largest_gap(evaluations: Sequence[Evaluation]) -> float:
     return max((b.env_steps - a.env_steps for a, b in pairwise(evaluations)), default=0)
 
 
-def last_tenth(evaluations: Sequence[Evaluation]) -> float:
-    """The mean of the evaluations in the last tenth of the steps, one at least."""
-    start = 0.9 * evaluations[-1].env_steps
-    return mean([evaluation.mean for evaluation in evaluations if evaluation.env_steps >= start])
-
-
 def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
     """The level of the whole curve, each evaluation weighted by the steps that led to it.
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from rlbench import __version__
 from rlbench.errors import UsageError
 from rlbench.report.equal_steps import StepWord
-from rlbench.report.estimate import best, final, last_tenth
+from rlbench.report.estimate import best, final
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.reference_table import DATA, SUITES, CellKey, task_name
 from rlbench.report.remaining_work import RemainingRuns, remaining_runs
@@ -54,7 +54,7 @@ SMALL: Final[tuple[tuple[Kind, str], ...]] = (
     ("profile", "Share of runs above each score."),
 )
 URL_SAFE: Final = " /:;=,.-+'!*?@$~_"  # characters, besides letters and digits, unescaped in a quoted URL in HTML
-NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Runs"})
+NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Hours", "Steps/s", "Runs"})
 SPARK = (90, 22)  # width and height of a seed's curve, in pixels
 
 
@@ -125,7 +125,7 @@ def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
 
 
 def _seeds(suite: str, runs_by_cell: Mapping[CellKey, Runs]) -> str:
-    header = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Last tenth", "Hours", "Steps/s", "Curve")
+    header = ("Cell", "Seed", "Status", "Steps", "Best", "Last", "Hours", "Steps/s", "Curve")
     rows = []
     for key, runs in sorted(runs_by_cell.items()):
         if key.suite == suite and (every := _runs_to_count(runs)):
@@ -142,7 +142,7 @@ def _seed(key: CellKey, run: Run) -> list[str]:
         str(run.seed),
         run.status + (f" ({run.reason})" if run.status == "failed" else ""),
         f"{run.env_steps:,}",
-        *(score_text(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final, last_tenth)),
+        *(score_text(kind(run.evaluations)) if run.evaluations else "" for kind in (best, final)),
         f"{run.seconds / 3600:.2f}",
         f"{steps_per_second:,.0f}" if steps_per_second else "",
     ]
