@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rlbench.report.estimate import seed_scores
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, Scale, estimator_of, in_points, scale_of
+from rlbench.report.runs import floor_score
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -142,14 +143,8 @@ def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
 
 
 def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[float, ...]:
-    """Scores in raw points with those of failed runs, which get the random policy's.
-
-    Without a known random score, the first evaluation of untrained policies replaces it.
-    """
-    scale = scale_of(key)
-    untrained = [run.evaluations[0].mean for run in runs.all if run.evaluations]
-    floor = min([*scores, *([scale.random] if scale else untrained)], default=0.0)
-    return (*scores, *[floor] * len(runs.failed))
+    """Scores in raw points with those of failed runs: ``floor_score`` in raw points."""
+    return (*scores, *[floor_score(scores, "raw", runs.all, scale_of(key))] * len(runs.failed))
 
 
 def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[Scale]]:

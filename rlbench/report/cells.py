@@ -39,10 +39,10 @@ from rlbench.report.reference_scores import (
     resolution,
     threshold,
 )
-from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, Scale, estimator_of, on_scale, scale_of
+from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, estimator_of, on_scale, scale_of
 from rlbench.report.remarks import imported_remarks, remarks, setting_remarks
 from rlbench.report.run_index import Runs, gather, with_imported
-from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, recorded_returns
+from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, floor_score, recorded_returns
 from rlbench.report.verdict import (
     ALPHA,
     DECIDED,
@@ -187,7 +187,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     scale, limit, estimator = scale_of(key), _limit(runs, reference), estimator_of(key, reference)
     scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
-    failed_scores = [_floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
+    failed_scores = [floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
@@ -195,7 +195,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     whole = _test_cell(key, reference, runs.all_seeds, share) if runs.all_seeds else None
     if runs.scored and is_comparable and not too_long and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
-        floor = _floor_score(test_scores, estimator, runs.scored, scale)
+        floor = floor_score(test_scores, estimator, runs.scored, scale)
         test = with_failures(test_of, test_scores, [floor] * len(runs.failed))
         if estimator in ALTERNATIVE_ESTIMATOR:
             other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
@@ -275,17 +275,6 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
         return prediction_test(scores, -documented, (SHARE if share is None else share) * documented, epoch)
 
     return with_failures(test, steps, [-float(max(run.budget, runs.budget)) for run in runs.failed])
-
-
-def _floor_score(scores: Sequence[float], estimator: Estimator, runs: Sequence[Run], scale: Scale | None) -> float:
-    """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
-
-    Without a known random score, the first evaluation of untrained policies replaces it.
-    """
-    random = on_scale(scale, estimator)
-    untrained = [run.evaluations[0].mean for run in runs if run.evaluations]
-    floors = [random] if random is not None else untrained
-    return min([*floors, *scores], default=0.0)
 
 
 def _measure(runs: Runs, scores: Sequence[float], estimator: Estimator, limit: int | None) -> Measured | None:

@@ -18,9 +18,9 @@ from rlbench.errors import RefusedFile
 from rlbench.records import files, store
 from rlbench.records.attempts import resumptions
 from rlbench.records.epochs import read_epochs
-from rlbench.records.types import Epoch
+from rlbench.records.types import Epoch, Estimator
 from rlbench.report.estimate import FULL, maximum
-from rlbench.report.reference_table import CellKey, published_scores
+from rlbench.report.reference_table import CellKey, Scale, on_scale, published_scores
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -352,6 +352,17 @@ def dataset_returns(key: CellKey, runs: Iterable[Run], returns_by_file: Mapping[
 def _reference_score(key: CellKey) -> float | None:
     scores = published_scores(key.suite).get(key)
     return scores[0].score if scores else None
+
+
+def floor_score(scores: Sequence[float], estimator: Estimator, runs: Sequence[Run], scale: Scale | None) -> float:
+    """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
+
+    Without a known random score, the first evaluation of untrained policies replaces it.
+    """
+    random = on_scale(scale, estimator)
+    untrained = [run.evaluations[0].mean for run in runs if run.evaluations]
+    floors = [random] if random is not None else untrained
+    return min([*floors, *scores], default=0.0)
 
 
 def _number(value: object) -> float | None:
