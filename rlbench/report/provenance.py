@@ -14,7 +14,7 @@ from rlbench.report.reference_scores import (
     curve_of,
     margin,
     margin_reaches_random,
-    names_of,
+    matching,
     reference_cells,
     resolution,
     sourced_notes,
@@ -33,15 +33,9 @@ def cells_of(suite: str, algorithm: str, task: str) -> tuple[ReferenceCell, ...]
     """
     if suite not in suites.names():
         raise UnknownName("suite", suite, suites.names())
-    algorithms = dict.fromkeys(cell.key.algorithm for cell in reference_cells(suite))
-    if algorithm not in algorithms:
-        raise UnknownName("algorithm", algorithm, algorithms, where=f"reference scores of {suite}")
-    cells = [cell for cell in reference_cells(suite) if cell.key.algorithm == algorithm]
-    matching_cells = tuple(cell for cell in cells if task.lower() in names_of(cell.key, cell.primary))
-    if not matching_cells:
-        tasks = dict.fromkeys(cell.key.dataset or cell.key.task for cell in cells)
-        raise UnknownName("task", task, tasks, where=f"reference scores of {suite} {algorithm}")
-    return matching_cells
+    cells = {cell.key: cell for cell in reference_cells(suite)}
+    where = f"reference scores of {suite} {algorithm}"
+    return tuple(cells[key] for key in matching(list(cells), where, tasks=[task], algorithms=[algorithm]))
 
 
 def provenance_text(cells: Sequence[ReferenceCell]) -> str:
