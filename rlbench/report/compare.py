@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 COMPARED_PARTS: Final = ("task", "protocol", "budget")
 """The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
 
-ENDED: Final = frozenset({"done", "failed"})
-
 RunsOfSides: TypeAlias = tuple[Mapping[CellKey, Runs], Mapping[CellKey, Runs]]
 
 
@@ -50,12 +48,7 @@ class SettingRuns(NamedTuple):
 
 
 def match_cells(
-    first: Mapping[CellKey, Runs],
-    second: Mapping[CellKey, Runs],
-    names: tuple[str, str],
-    *,
-    at: bool = False,
-    algorithms: bool = False,
+    sides: RunsOfSides, names: tuple[str, str], *, at: bool, algorithms: bool
 ) -> tuple[list[tuple[CellKey, SettingRuns, SettingRuns]], list[str]]:
     """Match the cells of two sides: by the documented setting if a side has it, or else by its only other one.
 
@@ -64,8 +57,8 @@ def match_cells(
     documented settings may differ in everything, and others in everything but their steps.
     """
     pairs, left_out = [], []
-    for key in sorted(set(first) & set(second)):
-        a, b = (_settings(side[key], at=at) for side in (first, second))
+    for key in sorted(set(sides[0]) & set(sides[1])):
+        a, b = (_settings(side[key], at=at) for side in sides)
         if not a or not b:
             continue
         reasons = [_ambiguity(name, own) for name, own in zip(names, (a, b), strict=True) if len(own) > 1]
@@ -77,14 +70,14 @@ def match_cells(
             left_out.append(f"{cell_name(key)}: {'; '.join(reasons)}")
             continue
         pairs.append((key, a[0], b[0]))
-        for name, side, others in zip(names, (first, second), (a[0].left_out, b[0].left_out), strict=True):
+        for name, side, others in zip(names, sides, (a[0].left_out, b[0].left_out), strict=True):
             group, kinds = side[key], {(run.id, run.data_file) for run in others.all}
             versions, short = (
                 [run for run in part if (run.id, run.data_file) not in kinds] for part in (group.versions, group.short)
             )
             for where, runs in (
                 ("beside the record that counts for their seed", group.duplicates),
-                ("on another file of that name", [run for run in others.other_data if run.status in ENDED]),
+                ("on another file of that name", [run for run in others.other_data if run.status != "interrupted"]),
                 ("in other versions of the environment", [*others.versions, *versions]),
                 ("with the numbers of another seed", others.copies),
                 ("short of the budget", [] if at else [*others.short, *short]),
@@ -243,7 +236,7 @@ def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at
         )
     sides = _folders(names, folders, suite, at=at) if folders else _algorithms(names, evidence, suite)
     algorithms = not folders and first.partition("@")[0] != second.partition("@")[0]
-    pairs, left_out = match_cells(*sides, names, at=at, algorithms=algorithms)
+    pairs, left_out = match_cells(sides, names, at=at, algorithms=algorithms)
     sources = [""] * len(pairs) if folders else evidence.names((a.runs, b.runs) for _, a, b in pairs)
     every = [_task(*pair, text, at=at) for pair, text in zip(pairs, sources, strict=True)]
     tasks = tuple(task for task in every if task is not None)
