@@ -80,14 +80,14 @@ def plot(
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     check_output_path(output, "--output")
     from rlbench.report.figure_style import rc_settings
-    from rlbench.report.plot_data import runs_not_drawn, runs_without_score
+    from rlbench.report.plot_data import find_cells, runs_not_drawn, runs_without_score
     from rlbench.report.plots import draw, encode_figure
     from rlbench.report.sources import sources
 
     settings, evidence = rc_settings(rc or []), sources(results)
-    left_out = runs_not_drawn if kind in {"curves", "walltime"} else runs_without_score
-    cells = left_out(suite, evidence, tasks=task or [], algorithms=algo or [])
-    print_left_out(cells, failed="that failed", short="short of the budget")
+    cells, curves = find_cells(suite, evidence, task or [], algo or []), kind in {"curves", "walltime"}
+    left_out = runs_not_drawn(cells, evidence, by_name=bool(task)) if curves else runs_without_score(cells)
+    print_left_out(left_out, failed="that failed", short="short of the budget")
     figure = draw(suite, kind, evidence, tasks=task or [], algorithms=algo or [], rc=settings)
     content = encode_figure(figure, output.suffix, title=title or "", rc=settings)
     write_file(output, content)

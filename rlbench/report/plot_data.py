@@ -62,22 +62,30 @@ class AlgorithmScores:
     references: tuple[float, ...]  # on the same scale; empty where any is missing
 
 
+def find_cells(
+    suite: str, evidence: Sources, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> dict[CellKey, Runs]:
+    """The runs of the cells that the globs name, in the references' order."""
+    runs, references = evidence.with_imported(), primary_references(suite)
+    keys = [*references, *sorted(key for key in runs if key.suite == suite and key not in references)]
+    return {key: runs.get(key, Runs()) for key in matching(keys, suite, tasks=tasks, algorithms=algorithms)}
+
+
 def panels(
-    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = (), hours: bool = False
+    suite: str, evidence: Sources, cells: Mapping[CellKey, Runs], *, by_name: bool = False, hours: bool = False
 ) -> tuple[Panel, ...]:
-    """The measured tasks of a suite, or those that ``tasks`` names, which may be documented alone.
+    """The measured tasks of ``cells``, or all where they were chosen ``by_name``: then some are documented alone.
 
     With ``hours`` curves are over wall clock, which no reference and no verdict has.
     """
     clock: Clock = "hours" if hours else "gradient steps" if suite == "offline" else "agent steps"
-    cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
-    rlbench_runs = {} if evidence.rlbench is None else gather(evidence.rlbench)
+    own, rlbench_runs = gather(evidence.own), {} if evidence.rlbench is None else gather(evidence.rlbench)
     keys_by_task: dict[str, list[CellKey]] = {}
     lines: dict[CellKey, list[Line]] = {}
     for key, runs in cells.items():
         ours = runs if runs.of_imported else own.get(key, Runs())
-        lines[key] = measured_lines(key.algorithm, ours, rlbench_runs.get(key, Runs()), clock, variants=bool(tasks))
-        if tasks or lines[key]:
+        lines[key] = measured_lines(key.algorithm, ours, rlbench_runs.get(key, Runs()), clock, variants=by_name)
+        if by_name or lines[key]:
             keys_by_task.setdefault(task_name(key), []).append(key)
     references = _references(suite)
     cells_at = () if hours else evidence.cells([suite])
@@ -95,12 +103,9 @@ def panels(
     )
 
 
-def algorithm_scores(
-    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
-) -> tuple[str, tuple[AlgorithmScores, ...]]:
+def algorithm_scores(suite: str, cells: Mapping[CellKey, Runs]) -> tuple[str, tuple[AlgorithmScores, ...]]:
     """The scale in words, and every algorithm that has a run with a score; failed ones have the random policy's."""
-    cells = {k: r for k, r in _find_cells(suite, evidence, tasks, algorithms).items() if _has_scores(k, r)}
-    scores = {key: row for key, runs in cells.items() if (row := scores_of(key, runs))}
+    scores = {k: row for k, runs in cells.items() if _has_scores(k, runs) and (row := scores_of(k, runs))}
     references = _references(suite)
     keys = list(scores)
     if not keys:
@@ -127,11 +132,8 @@ def _has_scores(key: CellKey, runs: Runs) -> bool:
     return bool(runs.complete or (runs.failed and scale_of(key) is not None))
 
 
-def runs_without_score(
-    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
-) -> dict[CellKey, Runs]:
+def runs_without_score(cells: Mapping[CellKey, Runs]) -> dict[CellKey, Runs]:
     """The runs of each cell that no figure of scores shows."""
-    cells = _find_cells(suite, evidence, tasks, algorithms)
     return {key: replace(runs, failed=[] if _has_scores(key, runs) else runs.failed) for key, runs in cells.items()}
 
 
@@ -143,25 +145,16 @@ class ShortfallRow(NamedTuple):
     half: float  # of the interval whose lower end is the shortfall bound: 90 %, under looks wider
 
 
-def shortfall_rows(
-    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
-) -> tuple[ShortfallRow, ...]:
-    """The cells of a suite that have a shortfall bound, in the table's order."""
-    cells, rows = {cell.key: cell for cell in evidence.cells([suite])}, []
-    for key in matching(list(cells), suite, tasks=tasks, algorithms=algorithms):
-        cell, reference = cells[key], cells[key].documented
-        random = on_scale(scale_of(key), reference.estimator) if reference else None
+def shortfall_rows(suite: str, evidence: Sources, cells: Mapping[CellKey, Runs]) -> tuple[ShortfallRow, ...]:
+    """The rows of ``cells`` that have a shortfall bound, in the table's order."""
+    rows = []
+    for cell in evidence.cells([suite]):
+        reference = cell.documented if cell.key in cells else None
+        random = on_scale(scale_of(cell.key), reference.estimator) if reference else None
         if reference is not None and random is not None and cell.shortfall_percent is not None:
             difference = 100 * (mean(cell.scores) - reference.score) / abs(reference.score - random)
             rows.append(ShortfallRow(cell, difference, max(0.0, cell.shortfall_percent + difference)))
     return tuple(rows)
-
-
-def _find_cells(suite: str, evidence: Sources, tasks: Sequence[str], algorithms: Sequence[str]) -> dict[CellKey, Runs]:
-    """The runs of the cells that the globs name, in the references' order."""
-    runs, references = evidence.with_imported(), primary_references(suite)
-    keys = [*references, *sorted(key for key in runs if key.suite == suite and key not in references)]
-    return {key: runs.get(key, Runs()) for key in matching(keys, suite, tasks=tasks, algorithms=algorithms)}
 
 
 def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, *, variants: bool) -> list[Line]:
@@ -182,15 +175,13 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
-def runs_not_drawn(
-    suite: str, evidence: Sources, *, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
-) -> dict[CellKey, Runs]:
+def runs_not_drawn(cells: Mapping[CellKey, Runs], evidence: Sources, *, by_name: bool) -> dict[CellKey, Runs]:
     """The runs of each cell that no curve of ``panels`` shows."""
-    cells, own = _find_cells(suite, evidence, tasks, algorithms), gather(evidence.own)
+    own, hidden = gather(evidence.own), dict[CellKey, Runs]()
     for key, runs in cells.items():
-        variants = [] if key in own and (tasks or not _runs_to_draw(own[key])) else runs.variants
-        cells[key] = replace(runs, short=runs.short if runs.complete else [], variants=variants)
-    return cells
+        variants = [] if key in own and (by_name or not _runs_to_draw(own[key])) else runs.variants
+        hidden[key] = replace(runs, short=runs.short if runs.complete else [], variants=variants)
+    return hidden
 
 
 def on_common_tasks(algo_scores: Sequence[AlgorithmScores]) -> tuple[AlgorithmScores, ...]:

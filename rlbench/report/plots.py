@@ -109,20 +109,20 @@ def draw(
         UsageError: there is nothing to draw.
         UnknownName: a task or an algorithm does not exist.
     """
+    cells = plot_data.find_cells(suite, evidence, tasks, algorithms)
     with styled(rc):
         if kind in {"curves", "walltime"}:
-            hours = kind == "walltime"
-            panels = plot_data.panels(suite, evidence, tasks=tasks, algorithms=algorithms, hours=hours)
+            panels = plot_data.panels(suite, evidence, cells, by_name=bool(tasks), hours=kind == "walltime")
             panels = tuple(panel for panel in panels if panel.lines or panel.curves)
             if not panels:
                 raise plot_data.nothing_to_draw(suite, evidence)
             return _curves(panels)
         if kind == "forest":
-            rows = plot_data.shortfall_rows(suite, evidence, tasks=tasks, algorithms=algorithms)
+            rows = plot_data.shortfall_rows(suite, evidence, cells)
             if not rows:
                 raise UsageError(f"no cell of {suite} has three seeds to bound a shortfall with; run more seeds")
             return _forest(rows)
-        scale, algo_scores = plot_data.algorithm_scores(suite, evidence, tasks=tasks, algorithms=algorithms)
+        scale, algo_scores = plot_data.algorithm_scores(suite, cells)
         if not algo_scores:
             raise plot_data.nothing_to_draw(suite, evidence)
         if kind == "improvement":

@@ -15,10 +15,11 @@ from matplotlib.image import imread
 from rlbench import suites
 from rlbench.cli.app import main
 from rlbench.errors import UsageError
+from rlbench.report import plot_data
 from rlbench.report.aggregate import normalizer
 from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.pages import html_page
-from rlbench.report.plot_data import algorithm_scores, panels
+from rlbench.report.plot_data import AlgorithmScores, Panel, find_cells
 from rlbench.report.plots import ORDER, Kind, draw, encode_figure, line_styles
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
@@ -31,6 +32,14 @@ from tests.report.test_tables import Page
 from tests.slow import slow_but
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
+
+
+def panels(suite: str, evidence: Sources, *tasks: str, hours: bool = False) -> tuple[Panel, ...]:
+    return plot_data.panels(suite, evidence, find_cells(suite, evidence, tasks), by_name=bool(tasks), hours=hours)
+
+
+def algorithm_scores(suite: str, results: Path) -> tuple[str, tuple[AlgorithmScores, ...]]:
+    return plot_data.algorithm_scores(suite, find_cells(suite, Sources(results)))
 
 
 @pytest.fixture
@@ -147,7 +156,7 @@ def test_curve_contains_every_seed_and_the_reference(two_algorithms: Path) -> No
 
 
 def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
-    (panel,) = panels("mujoco", Sources(Path("nowhere")), tasks=["Hopper-v3"])
+    (panel,) = panels("mujoco", Sources(Path("nowhere")), "Hopper-v3")
     assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
 
 
@@ -178,7 +187,7 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
 
 
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
-    scale, (dqn, *_) = algorithm_scores("toy", Sources(two_algorithms))
+    scale, (dqn, *_) = algorithm_scores("toy", two_algorithms)
     assert (scale, dqn.algorithm) == ("random policy 0, reference 1", "dqn")
     assert (dqn.tasks, dqn.references) == (("Catch", "CartPole-v1"), (1.0, 1.0))
     assert dqn.scores[0] == pytest.approx((1.35 / 1.6, 1.475 / 1.6))
@@ -203,7 +212,7 @@ def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...]) 
 def test_legend_names_only_drawn_algorithms(record_run: RecordRun) -> None:
     """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
     record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
-    (hopper,) = panels("mujoco", Sources(Path("results")), tasks=("Hopper-v4",))
+    (hopper,) = panels("mujoco", Sources(Path("results")), "Hopper-v4")
     assert len(hopper.curves) > 1
     (legend,) = draw("mujoco", "curves", Sources(Path("results")), tasks=("Hopper-v4",)).legends
     assert [text.get_text() for text in legend.get_texts()] == [
@@ -236,7 +245,7 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -
 def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: RecordRun) -> None:
     two_algorithms.rename("brought")
     record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
-    scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), tasks=["Catch"])
+    scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), "Catch")
     assert [line.algorithm for line in scores[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
         "dqn", "dqn (rlbench)", "c51"
     ]  # fmt: skip
@@ -276,7 +285,7 @@ def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: RecordRun)
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
     (panel,) = panels("offline", Sources(Path("results")))
-    _, (algo,) = algorithm_scores("offline", Sources(Path("results")))
+    _, (algo,) = algorithm_scores("offline", Path("results"))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
     assert algo.references == pytest.approx((0.6753,))
     assert algo.scores[0] == pytest.approx((0.5,), abs=1e-3)
@@ -341,10 +350,10 @@ def test_a_task_whose_runs_have_all_failed_stays_in_the_scores(
 ) -> None:
     record_seeds([500.0], [500.0], suite="toy", algo="dqn", task="CartPole-v1", status="failed")
     record_seeds([500.0], [500.0], suite="toy", algo="c51", task="CartPole-v1")
-    tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", Sources(two_algorithms))[1]}
+    tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", two_algorithms)[1]}
     assert set(tasks["dqn"]) == set(tasks["c51"]) == {"Catch", "CartPole-v1"}
     monkeypatch.setattr("rlbench.report.plot_data.scale_of", lambda key: None)
-    tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", Sources(two_algorithms))[1]}
+    tasks = {row.algorithm: row.tasks for row in algorithm_scores("toy", two_algorithms)[1]}
     assert set(tasks["dqn"]) == {"Catch"}, "without a random score none is known"
 
 
