@@ -277,7 +277,7 @@ def _facts(facts: Summary, score: float | None) -> dict[str, str]:
 
     next_obs = "stored" if facts.next_observations else "not stored"
     return {
-        "shapes": f"{facts.features} observed, {facts.actions} acted numbers; next observations {next_obs}",
+        "shapes": f"observations of {facts.features}, actions of {facts.actions} numbers; next observations {next_obs}",
         "steps": f"{facts.steps:,}",
         "episodes": f"{facts.episodes:,}",
         "ends": f"{facts.terminated:,} terminated, {facts.truncated:,} truncated, {facts.unfinished:,} not marked",

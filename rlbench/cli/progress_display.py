@@ -257,7 +257,7 @@ INTERVAL = 0.5  # seconds between two Progress messages
 PATIENCE = 25.0  # seconds until an orphan that does not end is killed
 
 
-def end_with_parent(pipe: int | None) -> None:
+def stop_with_parent(pipe: int | None) -> None:
     """End this process when the parent's end of ``pipe`` is closed; None without a parent."""
     if pipe is not None:
         os.set_blocking(pipe, False)

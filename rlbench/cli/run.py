@@ -158,11 +158,11 @@ def run(
     from rlbench.cli import run_output
     from rlbench.cli import until_decided as sequential
     from rlbench.cli.dataset_option import Data
-    from rlbench.cli.progress_display import end_with_parent
+    from rlbench.cli.progress_display import stop_with_parent
     from rlbench.cli.sweep import SweepOptions, repeated_settings, sweep
     from rlbench.cli.trackers import PATIENCE, STOP_PATIENCE, tracking
 
-    end_with_parent(pipe)
+    stop_with_parent(pipe)
     task_globs, changes, data = (*(tasks or ()), *(task or ())), sets or [], Data(dataset, sha256)
     design = sequential.design_of(most_seeds, until_decided=until_decided)
     numbers = sequential.seeds_of_design(design, seeds, steps=steps, until=until, shard=shard, smoke=smoke, force=force)

@@ -89,7 +89,8 @@ def seeds_of_design(design: tuple[Look, ...], seeds: str | None, **options: obje
             variable = f"RLBENCH_{name.upper()}"
             if os.environ.get(variable) == value:
                 raise UsageError(f"{variable}={value}: --until-decided chooses the {name}; unset it, or leave that out")
-            raise UsageError(f"--{name} {value}: --until-decided fixes it; leave one of the two out")
+            words = f"--{name}" if value is True else f"--{name} {value}"
+            raise UsageError(f"{words}: --until-decided chooses seeds and steps itself; leave one of the two out")
     return f"0-{design[-1].seeds - 1}"
 
 

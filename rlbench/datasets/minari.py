@@ -68,8 +68,8 @@ def read_minari(folder: Path, *, max_bytes: int | None = None) -> Dataset:
         first = episodes[0].obs.shape[1], episodes[0].action.shape[1]
         if shapes != first:
             raise RefusedFile(
-                f"{path}: {name}: {shapes[0]} observed and {shapes[1]} acted numbers, {groups[0]} has {first[0]} "
-                f"and {first[1]}"
+                f"{path}: {name}: observations of {shapes[0]} and actions of {shapes[1]} numbers, "
+                f"{groups[0]} has {first[0]} and {first[1]}"
             )
     steps = sum(len(episode.reward) - 1 for episode in episodes)  # behind them is a final row
     if header.steps not in {None, steps} or header.episodes not in {None, len(episodes)}:

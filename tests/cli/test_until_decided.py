@@ -180,12 +180,12 @@ def test_below_at_a_look_is_corrected_over_all_looks(record_run: Record, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("mujoco", "ppo", "Hopper-v4", "--seeds", "0-4"), "--seeds 0-4: --until-decided fixes it"),
-        (("mujoco", "ppo", "Hopper-v4", "--seeds", "0"), "--seeds 0: --until-decided fixes it"),
-        (("mujoco", "ppo", "Hopper-v4", "--steps", "100"), "--steps 100: --until-decided fixes it"),
-        (("mujoco", "ppo", "Hopper-v4", "--until", "10%"), "--until 10%: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--seeds", "0-4"), "--seeds 0-4: --until-decided chooses seeds and steps"),
+        (("mujoco", "ppo", "Hopper-v4", "--seeds", "0"), "--seeds 0: --until-decided chooses seeds and steps"),
+        (("mujoco", "ppo", "Hopper-v4", "--steps", "100"), "--steps 100: --until-decided chooses seeds and steps"),
+        (("mujoco", "ppo", "Hopper-v4", "--until", "10%"), "--until 10%: --until-decided chooses seeds and steps"),
         (("mujoco", "ppo", "Hopper-v4", "--most-seeds", "10"), "--most-seeds 10: write 5, 8, 12, 20 or 32"),
-        (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke True: --until-decided fixes it"),
+        (("mujoco", "ppo", "Hopper-v4", "--smoke"), "--smoke: --until-decided chooses seeds and steps"),
         (("mujoco", "ppo", "Hopper-v4", "--set", "algo.lr=1"), "mujoco/ppo/Hopper-v4 has other settings than its"),
         (
             ("RLBENCH_SEEDS=0-4", "mujoco", "ppo", "Hopper-v4"),

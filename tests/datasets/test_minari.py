@@ -87,7 +87,7 @@ def test_invalid_files_are_refused_by_key(write_minari: WriteMinari, content: Ep
 
 def test_episodes_of_different_widths_are_refused(write_minari: WriteMinari) -> None:
     other = {**episode(3, truncated=True), "observations": np.zeros((4, 5))}
-    with pytest.raises(RefusedFile, match="episode_1: 5 observed and 1 acted numbers, episode_0 has 2 and 1"):
+    with pytest.raises(RefusedFile, match="observations of 5 and actions of 1 numbers, episode_0 has 2 and 1"):
         read_minari(write_minari([episode(3, truncated=True), other]))
 
 
