@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ class Stop:
 def stop_on_signals(stop: Stop) -> Iterator[None]:
     """Note signals in ``stop`` as requests to stop; an ignored SIGHUP (``nohup``) stays ignored.
 
+    Signals reach the main thread alone, so that another one is left as it is.
+
     Raises:
         Interrupted: in the body, at once, when a signal arrives during "setup".
         KeyboardInterrupt: in the body, when Ctrl-C is pressed a second time during "training".
@@ -84,8 +87,8 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
         if stop.phase == "setup":
             raise Interrupted("stopped before the run began", signal=number)
 
-    names = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    names = [signal.SIGINT, signal.SIGTERM] if threading.current_thread() is threading.main_thread() else []
+    if names and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         names.append(signal.SIGHUP)
     before = {name: signal.signal(name, handle) for name in names}
     try:

@@ -283,3 +283,16 @@ def test_asynchronous_envs_get_an_async_ring_and_collector(
     assert trainer.updater.take() is not None
     collector.close()
     step.close()
+
+
+@pytest.mark.parametrize(
+    ("cell", "change", "reason"),
+    [
+        (("toy", "ppo", "Doors"), "algo.normalize_obs=true", "algo.normalize_obs: Doors shows bytes"),
+        (("offline", "td3bc", "hopper-medium-v2"), "protocol.epsilon=0.5", "only Q-learning is evaluated with it"),
+    ],
+)
+def test_a_setting_that_a_run_would_ignore_is_refused(cell: tuple[str, str, str], change: str, reason: str) -> None:
+    spec = apply_settings(suites.spec(*cell), [parse(change)])
+    with pytest.raises(UsageError, match=reason):
+        assemble.build(spec, CPU, describe(spec))

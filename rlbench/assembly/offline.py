@@ -27,7 +27,7 @@ from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episodes import Dataset, ObsScaler, episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.recipes import PREFIX, RECIPES
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
@@ -107,6 +107,8 @@ def build_offline(
     seal: Seal | None = None,
 ) -> trainer.OfflineTrainer:
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
+    if spec.protocol.epsilon > 0 and not algo.epsilon_greedy:  # a record of earlier code may have it, and is read
+        raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0")
     data, sha256, scale = _preprocessed(spec, algo, info, runtime, seal)
     if scale is not None:
         scale.normalize_in_place(data.obs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import fmean, pstdev
 from time import monotonic
@@ -77,6 +75,8 @@ def evaluate(
     needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for a long video.
     """
     from rlbench.cli import video_writer
+    from rlbench.cli.watchdog import Watchdog
+    from rlbench.config.run import Runtime
     from rlbench.records.store import read_record
     from rlbench.suites.plugins import import_for_run
 
@@ -85,7 +85,7 @@ def evaluate(
 
         if (video, replay_recorded, checkpoint) != (None, False, "best"):
             raise UsageError("--video, --replay-recorded and --checkpoint belong to a run; leave them or --policy out")
-        with _watched(policy):
+        with Watchdog(None, Runtime().env_timeout, str(policy)):
             evaluate_policy(policy, form, run, task, algo, package, episodes, seed or 0, json=json)
         return
     if (task, form, algo) != (None, None, None):
@@ -100,19 +100,9 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
-    with _watched(folder):
+    with Watchdog(None, Runtime().env_timeout, str(folder)):
         document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
-
-
-def _watched(place: Path) -> AbstractContextManager[object]:
-    """End an evaluation whose environments hang; in another thread than the main one, no signal would reach it."""
-    from rlbench.cli.watchdog import Watchdog
-    from rlbench.config.run import Runtime
-
-    if threading.current_thread() is not threading.main_thread():
-        return nullcontext()
-    return Watchdog(None, Runtime().env_timeout, str(place))
 
 
 def _evaluate(

@@ -74,10 +74,14 @@ PANELS: Final = {
 class Verb(TyperCommand):
     """A command whose results alone reach stdout."""
 
-    def invoke(self, ctx: Context) -> object:
-        """Run the command; what packages and environments print goes to stderr."""
-        with prints_to_stderr():
-            return super().invoke(ctx)
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
+    ) -> Context:
+        """Read the options; from then on what packages and environments print goes to stderr."""
+        context = super().make_context(info_name, args, parent, **extra)
+        if not context.resilient_parsing:  # of completion
+            context.with_resource(prints_to_stderr())
+        return context
 
 
 class PanelVerb(Verb):

@@ -16,9 +16,12 @@ from rlbench.records.store import folder_of
 from rlbench.sweep.plan import REMEDIES, is_due, refuse_too_large
 
 
-def check_resources(specs: list[Spec], runtime: Runtime, results: Path) -> None:
-    """Refuse runs that do not fit into memory, or onto the disk of ``results``; finished runs keep their policies."""
-    due = [spec for spec in specs if is_due(spec, results)]
+def check_resources(specs: list[Spec], runtime: Runtime, results: Path, *, force: bool) -> None:
+    """Refuse runs that do not fit into memory, or onto the disk of ``results``; finished runs keep their policies.
+
+    ``force`` starts finished runs again.
+    """
+    due = [spec for spec in specs if force or is_due(spec, results)]
     check_memory(due, runtime)
     policies = 0
     for spec in due:

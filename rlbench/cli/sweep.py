@@ -128,7 +128,7 @@ def _jobs_and_executor(
         with _cluster(specs, options, limit, threads_per_run or 1) as jobs_and_executor:
             yield jobs_and_executor
     elif options.jobs is None:
-        check_resources(list(specs), options.runtime, options.results)
+        check_resources(list(specs), options.runtime, options.results, force=options.force)
         jobs = [Job(spec=spec, folder=folder_of(spec, options.results)) for spec in specs]
         yield jobs, Inline(options.runtime, options.results, stop)
     else:
@@ -171,7 +171,7 @@ def _jobs(
 ) -> list[Job]:
     """Plan the jobs; remark where a run alone would give other numbers, which ``OMP_NUM_THREADS`` prevents."""
     steps = rows_of(options.dataset.value)
-    jobs = jobs_of(specs, results, machine, processes, threads, options.eval_workers, steps)
+    jobs = jobs_of(specs, results, machine, processes, threads, options.eval_workers, steps, force=options.force)
     if "OMP_NUM_THREADS" not in os.environ and (reason := fewer_threads(jobs, machine)):
         print_note(reason)
     return jobs

@@ -105,16 +105,16 @@ class Spec(Frozen):
             raise ValueError(
                 f"{self.algorithm} and {self.task.id}: offline algorithms learn from data sets, and only they"
             )
-        if self.protocol.epsilon > 0 and not self.algo.epsilon_greedy:
-            raise ValueError(
-                f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0"
-            )
         if isinstance(self.algo, OfflineConfig):
             return self
         if not isinstance(self.algo, online.ActorCriticConfig):
             self._torso_fits(self.algo.torso, "algo")
             if not isinstance(self.algo, DiscreteOfflineConfig) and self.algo.curiosity is not None:
                 self._torso_fits(self.algo.curiosity.torso, "algo.curiosity")
+        if self.protocol.epsilon > 0 and not self.algo.epsilon_greedy:
+            raise ValueError(
+                f"protocol.epsilon={self.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0"
+            )
         if isinstance(self.algo, online.PolicyGradientConfig):
             self._rollouts_fit(self.algo)
         elif not isinstance(self.algo, DiscreteOfflineConfig):
@@ -131,7 +131,7 @@ class Spec(Frozen):
         steps = algo.rollout_length * self.task.envs
         if isinstance(algo.method, online.PPOConfig) and algo.method.minibatches > steps:
             raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
-        if algo.normalize_obs and (_shows_frames(self.task) or self.task.id in {"Catch", "Doors"}):
+        if algo.normalize_obs and (_shows_frames(self.task) or self.task.id == "Catch"):
             raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")

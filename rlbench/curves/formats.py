@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -30,7 +30,10 @@ MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file, whose scalars bec
 MEMORY_PER_VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
 SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values; "\n" is also the tag of a value in a TensorBoard event
 MAX_FILES: Final = 10_000
-OTHER_SUFFIXES: Final = {".gif", ".log", ".mp4", ".pkl", ".png", ".pt", ".pth", ".txt", ".yaml", ".yml", ".zip"}
+OTHER_SUFFIXES: Final = {
+    *(".cfg", ".ckpt", ".gif", ".h5", ".html", ".ini", ".jpg", ".json", ".log", ".md", ".mp4", ".onnx", ".pkl", ".png"),
+    *(".pt", ".pth", ".py", ".safetensors", ".svg", ".toml", ".txt", ".yaml", ".yml", ".zip"),
+}
 """Suffixes of files beside curves."""
 FRAME_SKIP: Final = 4
 BUDGET_FACTOR: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
@@ -59,18 +62,17 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
     curves, curve_paths = list[Points](), list[Path]()
-    every_path = [inside for named_path in paths for inside in _files(named_path, options.format)]
+    pairs = [(inside, source) for source in paths for inside in _files(source, options.format)]
+    every_path = [inside for inside, _ in pairs]
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
     siblings = Counter(path.parent for path in every_path)
-    for path in every_path:
+    for path, source in pairs:
         raw = _content(path, links=path in paths)  # a link that the user names is read
         format_, points = _read(raw, path, options)
         if len(points) == 1 and points[0].label.seed is None:
-            seed = label_of(path.stem).seed  # in the name of the file, or of its folder where it has no other
-            seed = label_of(path.parent).seed if seed is None and siblings[path.parent] == 1 else seed
-            points = [replace(points[0], label=points[0].label._replace(seed=seed))]
+            points = [replace(points[0], label=_with_seed(points[0].label, path, source, siblings[path.parent]))]
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
         curve_paths += [path] * len(points)
@@ -80,6 +82,15 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         formats = f"no file of a known format; known: {', '.join(FORMATS)}; see --format"
         raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else formats}")
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
+
+
+def _with_seed(label: Label, path: Path, source: Path, siblings: int) -> Label:
+    """The label with the seed in the file's name, or in those of its folders up to ``source`` if it is alone there."""
+    own = label_of(path.stem)
+    if own.seed is None and siblings == 1:
+        top = path.parent if path == source else source
+        own = own._replace(seed=label_of(PurePath(top.name, path.parent.relative_to(top))).seed)
+    return label._replace(seed=own.seed, task=label.task or own.task)
 
 
 def files_left_out(path: Path, format_: Format | None) -> list[Path]:
@@ -154,7 +165,7 @@ def _holds_other_curves(link: Path, path: Path, format_: Format | None) -> bool:
 
 def _is_lost(link: Path) -> bool:
     """True for a link to nothing that may have named a folder of curves; W&B's latest-run names no further run."""
-    is_other = link.suffix.lower() in OTHER_SUFFIXES or link.name.startswith("latest")
+    is_other = link.suffix.lower() in OTHER_SUFFIXES or link.name.startswith(("best", "checkpoint", "last", "latest"))
     return not is_other and not link.exists()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
@@ -84,12 +85,13 @@ def label_of(path: PurePath | str) -> Label:
 
 
 def number_seeds(curves: Sequence[Points]) -> list[Points]:
-    """Give every curve a seed: curves without one are numbered in order, cell by cell."""
-    curves_with_seeds, following = [], dict[Hashable, int]()
+    """Give every curve a seed: curves without one are numbered in order, cell by cell, past the seeds of the others."""
+    curves_with_seeds, numbers = [], dict[Hashable, Iterator[int]]()
+    seeds = {curve.label for curve in curves}
     for curve in curves:
         if curve.label.seed is None:
-            cell = curve.label[:4]
-            seed = following[cell] = following.get(cell, -1) + 1
+            every = numbers.setdefault(curve.label[:4], count())
+            seed = next(number for number in every if curve.label._replace(seed=number) not in seeds)
             curve = replace(curve, label=curve.label._replace(seed=seed), unknown=(*curve.unknown, "seeds"))  # noqa: PLW2901 - the same with a seed
         curves_with_seeds.append(curve)
     return curves_with_seeds

@@ -154,7 +154,7 @@ def import_for_run(name: str | None, task: Task) -> None:
             raise UsageError(f"--import {name}: is for a task gym:ID, {task.id} is none; leave it out")
         return
     owner = None if task.suite or task.package in {"", "gymnasium"} else task.package
-    if name != owner and (name is None or (task.package and not task.suite)):
+    if name not in {owner, task.package} and (name is None or (task.package and not task.suite)):
         remedy = f"name it with --import {owner}" if owner else f"leave --import {name} out"
         raise UsageError(f"{task.id}: its environment was of the package {task.package}; {remedy}")
     plugin, package = plugins().get(task.suite), None if name is None else import_package(name)
@@ -169,10 +169,11 @@ def _version(name: str) -> str:
     top = name.partition(".")[0]
     module = importlib.util.find_spec(top)
     file = re.compile(rf"^\"?{top}(/|\.py,|\.[^/,]*\.so,)", re.MULTILINE)
-    for dist in _distributions() if module is not None else ():
-        listed = file.search(dist.read_text("RECORD") or "")
-        if listed or _is_editable(dist, Path(module.origin or "") if module else Path()):
-            return dist.version
+    every = [*_distributions()] if module is not None else []
+    origin = Path(module.origin or "") if module else Path()  # also below an editable checkout with its environment
+    owners = [dist for dist in every if file.search(dist.read_text("RECORD") or "")]
+    for dist in owners or [dist for dist in every if _is_editable(dist, origin)]:
+        return dist.version
     raise UsageError(f"--import {name}: no installed package brings it; install it with pip")
 
 

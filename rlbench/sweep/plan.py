@@ -88,13 +88,15 @@ def jobs_of(
     threads: int | None,
     eval_workers: int | None = None,
     steps: Callable[[Spec], int | None] = lambda _: None,
+    *,
+    force: bool = False,
 ) -> list[Job]:
     """Give every run its share of the cores, or the requested ``threads`` and ``eval_workers``.
 
     ``steps`` returns the number of transitions in a run's data set, where its file is present.
 
     Raises:
-        DoesNotFit: a run that has not ended needs more than the whole machine has.
+        DoesNotFit: a run that has not ended, or that ``force`` starts again, needs more than the whole machine has.
     """
     share = threads or max(1, machine.cores // processes)
     jobs: list[Job] = []
@@ -112,7 +114,7 @@ def jobs_of(
             gpu=on_gpu + CONTEXT if machine.gpus else 0,
         )
         jobs.append(job)
-        if is_due(spec, results):
+        if force or is_due(spec, results):
             refuse_too_large(spec, need, "this machine", job.memory, machine.memory)
             refuse_too_large(spec, need, "a GPU", job.gpu, max(machine.gpus, default=0))
     return jobs

@@ -71,18 +71,22 @@ def read(path: Path, **changes: str) -> list[ImportedCurve]:
         (["seed_0.csv", "seed_10.csv", "seed_2.csv"], [0, 10, 2]),
         (["0/progress.csv", "3/progress.csv"], [0, 3]),
         (["2024/run_a.csv", "2024/run_b.csv"], [0, 1]),
+        (["bar.csv", "foo.csv", "seed_1.csv"], [0, 2, 1]),
         (["run_a.csv", "._run_a.csv", ".ipynb_checkpoints/run_a-checkpoint.csv"], [0]),
     ],
 )
 def test_seeds_are_those_in_the_names_of_files_that_are_not_hidden(
     names: list[str], seeds: list[int], tmp_path: Path
 ) -> None:
+    logs = tmp_path / "seed_7" / "logs"
     for number, name in enumerate(names):
-        path = tmp_path / "logs" / name
+        path = logs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"step,return\n1,{number}\n2,0\n")
-    curves = read(tmp_path / "logs", suite="mujoco", algorithm="sac", task="Hopper-v4")
+    curves = read(logs, suite="mujoco", algorithm="sac", task="Hopper-v4")
     assert [curve.seed for curve in curves] == seeds
+    (path.parent / "HalfCheetah-v4_5.csv").write_text("step,return\n1,2\n")
+    assert read(path.parent / "HalfCheetah-v4_5.csv", suite="mujoco", algorithm="sac")[0].task == "HalfCheetah-v4"
 
 
 @pytest.mark.parametrize("name", CASES)

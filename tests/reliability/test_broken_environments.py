@@ -88,13 +88,13 @@ def test_hanging_environment_ends_other_commands_that_play(
 ) -> None:
     assert main(words(tmp_path)) == 0
     folder, init, codes = only_run(tmp_path), watchdog.Watchdog.__init__, list[int]()
-    thread = threading.Thread(target=lambda: codes.append(main(["eval", str(folder)])))  # which signals do not reach
+    thread = threading.Thread(target=lambda: codes.append(main([*verb, str(folder)])))  # which signals do not reach
     thread.start()
     thread.join()
     assert codes == [0]
     monkeypatch.setattr(watchdog.Watchdog, "__init__", lambda it, store, _, where: init(it, store, 1.0, where))
     monkeypatch.setattr(gymnasium_envs, "registered_task", breaking("sleep", 0, 3))
-    assert "have not answered for 1 s; they hang in" in stderr_of([*verb, str(folder)], 5)
+    assert f"{folder}: the environments have not answered for 1 s; they hang in" in stderr_of([*verb, str(folder)], 5)
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=" ".join)
@@ -112,7 +112,7 @@ def test_environment_that_hangs_while_it_is_made_or_closed_ends_the_command(
     environ = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=environ)
     assert done.returncode == 5, done.stderr
-    assert "halted: the environments have not answered for 2 s; they hang in " in done.stderr
+    assert "halted: before the run: the environments have not answered for 2 s; they hang in " in done.stderr
     assert not list(tmp_path.rglob("spec.json"))
 
 

@@ -120,7 +120,7 @@ IMPORTS: dict[str, tuple[str | bytes, str]] = {
     "blank lines": ("step,return\n" + "\n" * 2**20, "no row below the header"),
     "one long cell": ("step,return\n1,x" + "1" * 100_000 + "\n" + "2,3\n" * 50_000, "row 1 has"),
     "a name of many bytes": (HEAD + "漢" * 200 + ",0,1,2\n", "File name too long"),
-    "a seed of many digits": (line(seed=10**30), "is not below 2,147,483,648"),
+    "a seed of many digits": (line(seed=10**30), "is not from 0 to 2,147,483,647"),
     "a step that no float holds": (line(steps=10**400), "line 1 is no evaluation (steps"),
     "returns whose sum no float holds": (line(returns=[1.7e308] * 3), "line 1 is no evaluation (returns"),
     "a return whose square no float holds": (f"{HEAD},0,1,1e51\n", "not below 1e+50"),
@@ -187,7 +187,7 @@ FORGED: dict[str, Callable[[ImportedCurve], ImportedCurve]] = {
     "the steps of seed 0 do not rise": lambda curve: replace(curve, steps=(5, 5)),
     "'Hopper-v4/../..' is no name": lambda curve: replace(curve, task="Hopper-v4/../.."),
     "seed 0 has 2 points": lambda curve: replace(curve, returns=(1.0,)),
-    "0000 is not below": lambda curve: replace(curve, seed=10**30),
+    "0000 is not from 0": lambda curve: replace(curve, seed=10**30),
     "return of seed 0 is not below": lambda curve: replace(curve, returns=(1.0, -1e300)),
 }
 

@@ -192,6 +192,7 @@ def test_a_package_is_imported_for_an_installed_environment_alone(site: Path, re
     folder = record_run([1.0], suite="toy", task="CartPole-v1")
     for verb in (["verify", "--replay"], ["eval"]):
         assert refusal in stderr_of([*verb, str(folder), "--import", "doorways"])
+    plugins.import_for_run("gymnasium", suites.spec("toy", "dqn", "gym:CartPole-v1").task)  # as ``run`` takes it
     assert "--import: belongs to --replay; give both" in stderr_of(["verify", str(folder), "--import", "doorways"])
 
 

@@ -88,6 +88,8 @@ def test_run_larger_than_the_machine_is_refused_with_the_number_unless_it_has_en
         jobs_of([PONG], Path("r"), Machine(cores=8, memory=100 * GB, gpus=(GB,)), 1, None)
     monkeypatch.setattr("rlbench.sweep.plan.is_due", lambda *_: False)
     assert len(jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None)) == 1
+    with pytest.raises(DoesNotFit, match="this machine"):
+        jobs_of([PONG], Path("r"), Machine(cores=8, memory=GB), 1, None, force=True)
 
 
 @pytest.mark.parametrize(("device", "free"), [("cuda", (7, 9)), ("cuda:1", (0, 9)), ("cuda:2", ()), ("cpu", ())])
