@@ -106,7 +106,11 @@ def build_offline(
     runtime: Runtime,
     seal: Seal | None = None,
 ) -> trainer.OfflineTrainer:
-    """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
+    """Build the training of an offline run; ``seal`` is the checksum of data that was just verified.
+
+    Raises:
+        UsageError: the evaluation would ignore ``protocol.epsilon``.
+    """
     if spec.protocol.epsilon > 0 and not algo.epsilon_greedy:  # a record of earlier code may have it, and is read
         raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0")
     data, sha256, scale = _preprocessed(spec, algo, info, runtime, seal)

@@ -75,8 +75,7 @@ def evaluate(
     needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for a long video.
     """
     from rlbench.cli import video_writer
-    from rlbench.cli.watchdog import Watchdog
-    from rlbench.config.run import Runtime
+    from rlbench.cli.inline import watched
     from rlbench.records.store import read_record
     from rlbench.suites.plugins import import_for_run
 
@@ -85,7 +84,7 @@ def evaluate(
 
         if (video, replay_recorded, checkpoint) != (None, False, "best"):
             raise UsageError("--video, --replay-recorded and --checkpoint belong to a run; leave them or --policy out")
-        with Watchdog(None, Runtime().env_timeout, str(policy)):
+        with watched(str(policy)):
             evaluate_policy(policy, form, run, task, algo, package, episodes, seed or 0, json=json)
         return
     if (task, form, algo) != (None, None, None):
@@ -100,7 +99,7 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
-    with Watchdog(None, Runtime().env_timeout, str(folder)):
+    with watched(str(folder)):
         document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
 

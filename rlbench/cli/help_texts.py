@@ -74,14 +74,12 @@ PANELS: Final = {
 class Verb(TyperCommand):
     """A command whose results alone reach stdout."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
-    ) -> Context:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options; from then on what packages and environments print goes to stderr."""
-        context = super().make_context(info_name, args, parent, **extra)
-        if not context.resilient_parsing:  # of completion
-            context.with_resource(prints_to_stderr())
-        return context
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:  # of completion
+            ctx.with_resource(prints_to_stderr())
+        return rest
 
 
 class PanelVerb(Verb):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -89,6 +91,16 @@ class Inline:
 
     def kill(self) -> None:
         """Do nothing: the run has ended when its caller handles an error."""
+
+
+def watched(where: str) -> AbstractContextManager[object]:
+    """A watchdog for environments that play without a record; ``where`` names the run or the policy.
+
+    In another thread than the main one, which signals do not reach, there is none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return nullcontext()
+    return Watchdog(None, Runtime().env_timeout, where)
 
 
 def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> dict[str, object]:

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Final, get_args
 
 from rlbench.cli.dataset_option import CheckedData, check_data, refuse_other_data
+from rlbench.cli.inline import watched
 from rlbench.cli.output import print_note
 from rlbench.cli.preflight import check_memory
-from rlbench.cli.watchdog import Watchdog
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError, suggest_path
@@ -72,7 +72,7 @@ def replay(
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
-    with _variables(record), Watchdog(None, Runtime().env_timeout, str(folder)):
+    with _variables(record), watched(str(folder)):
         import_for_run(package, record.spec.task)
         return _train_again(record, last, dataset)
 

@@ -50,8 +50,6 @@ class Watchdog:
         self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self  # signals reach the main thread alone
         if self.store is not None and self.store.crash is not None:
             faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)  # works in the middle of compiled code, too
@@ -60,8 +58,6 @@ class Watchdog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
         self._done.set()
         self._thread.join()
         signal.signal(ALARM, self._before)
