@@ -84,7 +84,7 @@ def plan(
         remaining.sort(key=_length)
     remaining = [row for row in remaining if row.runnable or not (runnable or lines)]
     if budget is not None:
-        _affordable(remaining, suites, evidence, budget, at=early, lines=lines, json=json)
+        _affordable(remaining, suites, algo or (), evidence, budget, at=early, lines=lines, json=json)
         return
     if lines:
         if remaining:
@@ -100,6 +100,7 @@ def plan(
 def _affordable(
     remaining: Sequence[RemainingRuns],
     suites: Sequence[str],
+    algorithms: Sequence[str],
     evidence: Sources,
     budget: str,
     *,
@@ -114,6 +115,7 @@ def _affordable(
     hours = parse_budget(budget)
     untils = {row.key: row.until for row in remaining}
     cells = [c for c in every_cell(suites, evidence.own) if not (c.measured and c.measured.imported)]
+    cells = [cell for cell in cells if not algorithms or cell.key.algorithm in algorithms]
     verdicts = {cell.key: full_budget_verdict(cell.at, untils.get(cell.key)) if at else cell.verdict for cell in cells}
     choice = choose_cells(remaining, verdicts, hours)
     after = () if choice.after is None else (choice.after,)
@@ -123,7 +125,7 @@ def _affordable(
         return
     rlbench_cells = _measured_cells(evidence, suites)
     others = f", {choice.unknown} of unknown length" if choice.unknown else ""
-    others += f", {count_text(choice.short, 'cell')} of more seeds than --seeds names" if choice.short else ""
+    others += f", {choice.short} with too few seeds in --seeds" if choice.short else ""
     summary = (
         f"{count_text(len(choice.rows), 'verdict')} in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
         f"the cheapest first; {choice.beyond} more cells do not fit{others}"

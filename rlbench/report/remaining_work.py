@@ -231,7 +231,7 @@ class Choice:
     hours: float  # of all rows, one after another
     beyond: int  # cells whose verdict takes more than the remaining hours
     unknown: int  # cells of unknown length
-    short: int  # cells whose verdict takes more seeds than were named
+    short: int  # cells whose verdict takes more seeds than are missing among those named
 
 
 def parse_budget(text: str) -> float:
@@ -265,7 +265,9 @@ def full_budget_verdict(at: AtStep | None, until: int | None) -> Verdict:
 
 
 def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdict], budget: float) -> Choice:
-    """The cells that decide most verdicts in ``budget`` hours of one run after another."""
+    """The cells that decide most verdicts in ``budget`` hours of one run after another; a cell may lack a row."""
+    with_row = {row.key for row in rows}
+    short = [key for key, verdict in verdicts.items() if verdict.more and seeds_needed(verdict) and key not in with_row]
     needs = [(row, seeds) for row in rows if row.runnable and (seeds := _needed_seeds(row, verdicts))]
     undecided = [_with_seeds(row, seeds) for row, seeds in needs if seeds <= len(row.seeds)]
     priced = sorted((row for row in undecided if row.hours is not None), key=lambda row: row.hours or 0.0)
@@ -277,7 +279,7 @@ def choose_cells(rows: Sequence[RemainingRuns], verdicts: Mapping[CellKey, Verdi
         hours=hours[count],
         beyond=len(priced) - count,
         unknown=len(undecided) - len(priced),
-        short=len(needs) - len(undecided),
+        short=len(needs) - len(undecided) + len(short),
     )
 
 
