@@ -51,7 +51,7 @@ ROUNDING: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS, TUNABLES)
 """Parts of an environment by which every sum is rounded."""
 
 
-class SavedComputing(NamedTuple):
+class SavedNumerics(NamedTuple):
     """Device, threads, update engine and rounding of a checkpoint; a resumed run takes over all but the rounding."""
 
     device: str
@@ -76,7 +76,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     trainer: Trainer | None = None
     has_begun = False
     try:
-        previous = _saved_computing(store, device_of(runtime).type)
+        previous = _saved_numerics(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
         _take_over(trainer, previous, store)
         recorder, has_begun = _Recorder(runtime, store, trainer), True
@@ -145,9 +145,9 @@ class _Recorder:
         self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _refuse_non_finite_state(self.trainer)
-            computing = _computing(self.trainer, device_of(self.runtime).type, self.store)._asdict()
+            numerics = _numerics(self.trainer, device_of(self.runtime).type, self.store)._asdict()
             self.store.verify_unchanged()
-            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store, clock.epochs), **computing}
+            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store, clock.epochs), **numerics}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -195,14 +195,14 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in OUT_OF_MEMORY)
 
 
-def _saved_computing(store: Store, device: str) -> SavedComputing | None:
+def _saved_numerics(store: Store, device: str) -> SavedNumerics | None:
     """Device, threads and engine of this run's checkpoint, None without one; refuse another run's."""
     folder = store.folder / "checkpoint" / "resume"
     if not checkpoint.exists(folder):
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
     manifest.refuse_foreign(folder, values, store.spec, store.environment_sums, store.epoch_sums)
-    saved_device, threads, engine, rounding = (values.get(name) for name in SavedComputing._fields)
+    saved_device, threads, engine, rounding = (values.get(name) for name in SavedNumerics._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
@@ -213,10 +213,10 @@ def _saved_computing(store: Store, device: str) -> SavedComputing | None:
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
     rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))  # older ones also name what was not set
-    return SavedComputing(device, threads, engine, rounding)
+    return SavedNumerics(device, threads, engine, rounding)
 
 
-def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
+def _with_saved(runtime: Runtime, previous: SavedNumerics | None) -> Runtime:
     """Take over the checkpoint's threads and, unless another one is requested, its engine, for a bit-exact resume."""
     if previous is None:
         return runtime
@@ -227,22 +227,22 @@ def _with_saved(runtime: Runtime, previous: SavedComputing | None) -> Runtime:
     return runtime.model_copy(update={"saved_threads": previous.threads, "update_engine": engine})
 
 
-def _computing(trainer: Trainer, device: str, store: Store) -> SavedComputing:
+def _numerics(trainer: Trainer, device: str, store: Store) -> SavedNumerics:
     engine = active_engine(trainer.updater, trainer.learner)
     rounding = {name: value for name in ROUNDING if (value := store.environment.get(name)) is not None}
-    return SavedComputing(device, torch.get_num_threads(), engine, json.dumps(rounding))
+    return SavedNumerics(device, torch.get_num_threads(), engine, json.dumps(rounding))
 
 
-def _take_over(trainer: Trainer, previous: SavedComputing | None, store: Store) -> None:
+def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -> None:
     """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
     if previous is not None:
         _resume(trainer, store)
     elif store.epochs:
         _refuse_other_data(store)
-    computing = None if previous is None else _computing(trainer, previous.device, store)
-    same_engine = previous is not None and computing is not None and previous.engine == computing.engine
+    numerics = None if previous is None else _numerics(trainer, previous.device, store)
+    same_engine = previous is not None and numerics is not None and previous.engine == numerics.engine
     store.note_resumption(0 if previous is None else max(1, trainer.clock.epochs), same_engine=same_engine)
-    if previous != computing:
+    if previous != numerics:
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
 
 
@@ -333,9 +333,9 @@ def _origin(store: Store, epochs: int) -> State:
 
 def _policy_state(store: Store, trainer: Trainer, policy: State, epoch: int) -> State:
     """A policy's weights, normalization and run: the state from which it can be evaluated again."""
-    scale = trainer.scale
+    obs_moments = trainer.obs_moments
     own: State = {"policy": policy, "epoch": epoch, "run": _origin(store, epoch + 1)}
-    return own if scale is None else {**own, "scale": scale}
+    return own if obs_moments is None else {**own, "scale": obs_moments}
 
 
 def _finish(

@@ -141,10 +141,10 @@ def test_evaluation_plays_full_games_with_the_protocols_epsilon(monkeypatch: pyt
     real = assemble.environments
 
     def note_episode(
-        task: Task, *, seeds: tuple[int, ...], training: bool, scale: ObsNormalizer | None, threads: int
+        task: Task, *, seeds: tuple[int, ...], training: bool, obs_transform: ObsNormalizer | None, threads: int
     ) -> VectorEnv:
         calls.append((seeds, training))
-        return real(task, seeds=seeds, training=training, scale=scale, threads=threads)
+        return real(task, seeds=seeds, training=training, obs_transform=obs_transform, threads=threads)
 
     for module in (assemble, evaluation):
         monkeypatch.setattr(module, "environments", note_episode)

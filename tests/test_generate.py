@@ -251,10 +251,10 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     obs = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
     checkpoint_state = {"policy": module_state(trainer.learner.policy_net()), "epoch": 0}
-    obs_tensor, scale = obs, trainer.collector.scale
-    if scale is not None:
-        scale.update(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
-        checkpoint_state["scale"], obs_tensor = scale.state_dict(), scale(obs)
+    obs_tensor, normalizer = obs, trainer.collector.obs_normalizer
+    if normalizer is not None:
+        normalizer.update(np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32) * 3 + 1)
+        checkpoint_state["scale"], obs_tensor = normalizer.state_dict(), normalizer(obs)
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
     actor, no_time = trainer.learner.policy_net(), np.zeros(6, np.int64)
     with torch.no_grad():
@@ -264,7 +264,7 @@ def test_the_policy_of_a_run_acts_as_its_learner_does(algorithm: str) -> None:
     if policy.log_std is None:
         np.testing.assert_allclose(policy(obs, no_time), output.mode().numpy(), atol=1e-5)
         return
-    bound = torch.tanh if algorithm == "sac" else trainer.collector.bound
+    bound = torch.tanh if algorithm == "sac" else trainer.collector.to_env_action
     for noise, action in ((None, output.mean), (np.ones((6, 1)), output.mean + output.log_std.exp())):
         np.testing.assert_allclose(policy(obs, no_time, noise), bound(action).numpy(force=True), atol=1e-5)
     if algorithm == "sac":
@@ -288,18 +288,18 @@ def test_exported_offline_policy_acts_as_in_evaluation(
     spec = apply_settings(suites.spec("offline", algorithm, "rlb-hopper-medium"), [parse("smoke=true"), parse(change)])
     trainer = build(spec, Runtime(device="cpu", threads=1), describe(spec))
     checkpoint_state = {"policy": module_state(trainer.learner.policy_net()), "epoch": 0}
-    if trainer.scale is not None:
-        checkpoint_state["scale"] = trainer.scale
+    if trainer.obs_moments is not None:
+        checkpoint_state["scale"] = trainer.obs_moments
     policy = parse_policy(export_policy(spec, checkpoint_state, name="x"), "x")
     obs = np.random.default_rng(0).standard_normal((6, 11)).astype(np.float32)
     obs_tensor = torch.from_numpy(obs)
-    if trainer.scale is not None:
-        obs_tensor = (obs_tensor - trainer.scale["mean"]) / trainer.scale["deviation"]
+    if trainer.obs_moments is not None:
+        obs_tensor = (obs_tensor - trainer.obs_moments["mean"]) / trainer.obs_moments["deviation"]
     with torch.no_grad():
         due = trainer.learner.act(obs_tensor, "eval")
     np.testing.assert_allclose(policy(obs, np.zeros(6, np.int64)), due.numpy(), atol=1e-5)
     policy.fits("Hopper-v4", features=11, actions=3)
-    assert (trainer.scale is not None) == (algorithm == "td3bc")
+    assert (trainer.obs_moments is not None) == (algorithm == "td3bc")
     assert (policy.log_std is not None) == (algorithm == "cql")  # the others' spread lies behind the bound
     if algorithm == "cql":
         with torch.no_grad():

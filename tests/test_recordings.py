@@ -87,7 +87,7 @@ def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
                 and rows.terminated[at[env_index]] == answer.terminated[env_index]
             )
             at[env_index] += 1
-            if answer.over[env_index]:
+            if answer.game_over[env_index]:
                 np.testing.assert_array_equal(rows.obs[at[env_index]], obs_now[env_index])
                 at[env_index] += 1
                 waiting[env_index] = True

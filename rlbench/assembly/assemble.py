@@ -134,11 +134,11 @@ def _on_policy(
     learner: OnPolicyLearner = inner
     if algo.curiosity is not None:
         learner = CuriousOnPolicyLearner(inner, components.icm_module(spec, algo.curiosity, algo.lr, info, device))
-    num_envs, scale = spec.task.envs, ObsNormalizer(info.obs_shape) if algo.normalize_obs else None
+    num_envs, obs_transform = spec.task.envs, ObsNormalizer(info.obs_shape) if algo.normalize_obs else None
     capacity = (algo.rollout_length + spec.task.stack + 2) * num_envs
     ring = ring_of(spec, info, device, capacity=capacity, num_envs=num_envs)
-    bound = policy_gradient.action_bound(algo, info)
-    setup = EvaluationSetup(inner, stepping_threads(runtime), bound=bound, scale=scale)
+    to_env_action = policy_gradient.env_action_map(algo, info)
+    setup = EvaluationSetup(inner, stepping_threads(runtime), to_env_action=to_env_action, obs_transform=obs_transform)
     return OnlineTrainer(
         collector=_collector(spec, setup, ring, NoExploration()),
         updater=RolloutUpdater(
@@ -160,7 +160,9 @@ def _collector(spec: Spec, setup: EvaluationSetup, ring: RingBuffer, explorer: E
 
     def open_envs(segment: int) -> VectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(spec.task.envs)
-        return environments(spec.task, seeds=env_seeds, training=True, scale=setup.scale, threads=setup.threads)
+        return environments(
+            spec.task, seeds=env_seeds, training=True, obs_transform=setup.obs_transform, threads=setup.threads
+        )
 
     return Collector(
         actor=setup.actor,
@@ -168,8 +170,8 @@ def _collector(spec: Spec, setup: EvaluationSetup, ring: RingBuffer, explorer: E
         explorer=explorer,
         open_envs=open_envs,
         num_envs=spec.task.envs,
-        bound=setup.bound,
-        scale=setup.scale if isinstance(setup.scale, ObsNormalizer) else None,
+        to_env_action=setup.to_env_action,
+        obs_normalizer=setup.obs_transform if isinstance(setup.obs_transform, ObsNormalizer) else None,
     )
 
 

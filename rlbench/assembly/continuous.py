@@ -42,10 +42,10 @@ def actor_critic_parts(
     spec: Spec, algo: online.ActorCriticConfig, info: EnvInfo, device: torch.device, compiler: Compiler | None = None
 ) -> AlgorithmParts:
     """Build an online learner and its parts; torch's own generator draws the networks' weights."""
-    scale = algo.policy.noise if isinstance(algo.policy, online.TD3PolicyConfig) else 0.0
+    std = algo.policy.noise if isinstance(algo.policy, online.TD3PolicyConfig) else 0.0
     return AlgorithmParts(
         learner=_online_learner(algo, info, NetworkSetup(*vector_dims(spec.name, info), device, compiler)),
-        explorer=lambda generator: GaussianNoise(generator=generator, scale=scale),
+        explorer=lambda generator: GaussianNoise(generator=generator, std=std),
         exploration=lambda env_steps: float(env_steps < algo.learning_starts),
     )
 

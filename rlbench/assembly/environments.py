@@ -20,14 +20,14 @@ ENVS_PER_THREAD = 4  # fewer do not pay for a thread
 
 
 def environments(
-    task: Task, *, seeds: tuple[int, ...], training: bool, scale: ObsTransform | None = None, threads: int = 1
+    task: Task, *, seeds: tuple[int, ...], training: bool, obs_transform: ObsTransform | None = None, threads: int = 1
 ) -> VectorEnv:
-    """Make one env per seed; ``scale`` normalizes observations and is updated in training.
+    """Make one env per seed; ``obs_transform`` normalizes observations and is updated in training.
 
     Up to ``threads`` threads step the envs where that pays; the results are equal.
     """
     envs = _make_envs(task, seeds=seeds, training=training, threads=max(1, min(threads, len(seeds) // ENVS_PER_THREAD)))
-    return envs if scale is None else Normalized(envs, scale, learning=training)
+    return envs if obs_transform is None else Normalized(envs, obs_transform, learning=training)
 
 
 def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:

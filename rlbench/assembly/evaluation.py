@@ -29,8 +29,10 @@ class EvaluationSetup(NamedTuple):
     actor: Actor
     threads: int  # that step the environments
     eval_explorer: Callable[[torch.Generator], Explorer] = no_exploration
-    bound: Callable[[torch.Tensor], torch.Tensor] | None = None  # from a chosen action to the one that is carried out
-    scale: ObsTransform | None = None  # of observations
+    to_env_action: Callable[[torch.Tensor], torch.Tensor] | None = (
+        None  # from a chosen action to the one that is carried out
+    )
+    obs_transform: ObsTransform | None = None  # of observations
 
 
 def evaluation(spec: Spec, info: EnvInfo, setup: EvaluationSetup, device: torch.device, epoch: int) -> Evaluation:
@@ -50,10 +52,12 @@ def protocol_evaluation(
         actor=setup.actor,
         buffer=ring_of(spec, info, device, capacity=capacity, num_envs=protocol.envs),
         explorer=setup.eval_explorer(seeds.child("explore").torch(device)),
-        envs=environments(spec.task, seeds=env_seeds, training=False, scale=setup.scale, threads=setup.threads),
+        envs=environments(
+            spec.task, seeds=env_seeds, training=False, obs_transform=setup.obs_transform, threads=setup.threads
+        ),
         seeds=env_seeds,
         episodes=protocol.episodes,
-        bound=setup.bound,
+        to_env_action=setup.to_env_action,
     )
 
 

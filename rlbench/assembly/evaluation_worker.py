@@ -43,8 +43,8 @@ Evaluator: TypeAlias = tuple[nn.Module, Callable[[int], Evaluation]]
 """Policy of a run, and its evaluation in an epoch."""
 
 
-def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evaluator:
-    """Build the run's policy and evaluation setup on the host; ``scale`` is mean and std ``[D]``.
+def make_evaluator(spec: Spec, threads: int, obs_moments: dict[str, Tensor]) -> Evaluator:
+    """Build the run's policy and evaluation setup on the host; ``obs_moments`` is mean and std ``[D]``.
 
     Raises:
         TypeError: the run does not learn from data.
@@ -54,9 +54,9 @@ def make_evaluator(spec: Spec, threads: int, scale: dict[str, Tensor]) -> Evalua
     keep_memory()
     torch.set_num_threads(threads)
     info, host = describe(spec), torch.device("cpu")
-    normalization = ObsScaler(*(scale[part].numpy() for part in ObsScaler._fields)) if scale else None
+    normalization = ObsScaler(*(obs_moments[part].numpy() for part in ObsScaler._fields)) if obs_moments else None
     parts = parts_of(spec, spec.algo, info, host)
-    setup = EvaluationSetup(parts.learner, 1, parts.eval_explorer, scale=normalization)
+    setup = EvaluationSetup(parts.learner, 1, parts.eval_explorer, obs_transform=normalization)
     return parts.learner.policy_net(), lambda epoch: evaluation(spec, info, setup, host, epoch)
 
 

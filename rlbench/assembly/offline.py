@@ -113,16 +113,16 @@ def build_offline(
     """
     if spec.protocol.epsilon > 0 and not algo.epsilon_greedy:  # a record of earlier code may have it, and is read
         raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0")
-    data, sha256, scale = _preprocessed(spec, algo, info, runtime, seal)
-    if scale is not None:
-        scale.normalize_in_place(data.obs)
+    data, sha256, obs_transform = _preprocessed(spec, algo, info, runtime, seal)
+    if obs_transform is not None:
+        obs_transform.normalize_in_place(data.obs)
     generator = Seeds(spec.seed).child("replay").torch(device)
     buffer = dataset_ring(
         data, n_step=algo.n_step, gamma=algo.gamma, generator=generator, device=device, stack=spec.task.stack
     )
-    setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer, scale=scale)
-    normalization = {} if scale is None else {part: torch.tensor(getattr(scale, part)) for part in scale._fields}
-    config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), normalization)
+    setup = EvaluationSetup(parts.learner, stepping_threads(runtime), parts.eval_explorer, obs_transform=obs_transform)
+    moments = None if obs_transform is None else {k: torch.tensor(v) for k, v in obs_transform._asdict().items()}
+    config = WorkerConfig(spec.model_dump_json(), threads_of(spec, runtime, device), moments or {})
     eager = EagerUpdater(source=buffer, learner=parts.learner, batch=algo.batch, metrics=MeanMetrics(device))
     engine, workers = engine_of(spec, runtime, device), eval_workers_of(spec, runtime, device)
     return trainer.OfflineTrainer(
@@ -134,7 +134,7 @@ def build_offline(
         eval_pool=EvalPool(parts.learner.policy_net(), config, max_workers=workers, env_timeout=runtime.env_timeout),
         budget=spec.budget,
         schedules=parts.schedules,
-        data=trainer.DatasetIdentity(sha256, None if scale is None else {**normalization}),
+        data=trainer.DatasetIdentity(sha256, None if moments is None else {**moments}),
     )
 
 

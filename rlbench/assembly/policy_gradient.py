@@ -167,7 +167,7 @@ def schedules(algo: online.PolicyGradientConfig, optimizer: torch.optim.Optimize
     return [(online.LinearSchedule(start=algo.lr, end=0.0, steps=algo.lr_decay_steps).at, set_lr)]
 
 
-def action_bound(algo: online.PolicyGradientConfig, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
+def env_action_map(algo: online.PolicyGradientConfig, info: EnvInfo) -> Callable[[Tensor], Tensor] | None:
     """The map of continuous actions ``[B, A]`` to [−1, 1]; none of discrete ones."""
     if isinstance(info.actions, Discrete):
         return None

@@ -46,15 +46,15 @@ def restore_evaluation(spec: Spec, state: State, runtime: Runtime, seeds: Seeds)
 
 
 def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtime: Runtime) -> EvaluationSetup:
-    algo, threads, scale = spec.algo, stepping_threads(runtime), _scale(spec, state, info)
+    algo, threads, obs_transform = spec.algo, stepping_threads(runtime), _obs_transform(spec, state, info)
     if isinstance(algo, PolicyGradientConfig):
         learner, _ = policy_gradient.build_on_policy(spec, algo, info, device)
-        policy, bound = learner.policy_net(), policy_gradient.action_bound(algo, info)
-        setup = EvaluationSetup(learner, threads, bound=bound, scale=scale)
+        policy, to_env_action = learner.policy_net(), policy_gradient.env_action_map(algo, info)
+        setup = EvaluationSetup(learner, threads, to_env_action=to_env_action, obs_transform=obs_transform)
     else:
         parts = assemble.parts_of(spec, algo, info, device)
         policy = parts.learner.policy_net()
-        setup = EvaluationSetup(parts.learner, threads, parts.eval_explorer, scale=scale)
+        setup = EvaluationSetup(parts.learner, threads, parts.eval_explorer, obs_transform=obs_transform)
     try:
         load_module(policy, subtree(state, "policy"))
     except (RuntimeError, TypeError):
@@ -64,16 +64,16 @@ def _setup(spec: Spec, state: State, info: EnvInfo, device: torch.device, runtim
     return setup
 
 
-def _scale(spec: Spec, state: State, info: EnvInfo) -> ObsTransform | None:
+def _obs_transform(spec: Spec, state: State, info: EnvInfo) -> ObsTransform | None:
     """The normalization of the training's observations, now constant, if the policy uses one."""
     if not spec.algo.normalizes_obs:
         return None
-    saved = _saved_scale(state, spec.name)
+    saved = _saved_moments(state, spec.name)
     if spec.algo.learns_from == "data":
         return episodes.ObsScaler(*(tensor(saved, part).cpu().numpy() for part in episodes.ObsScaler._fields))
-    scale = ObsNormalizer(info.obs_shape)
-    scale.load_state_dict(saved)
-    return scale
+    obs_transform = ObsNormalizer(info.obs_shape)
+    obs_transform.load_state_dict(saved)
+    return obs_transform
 
 
 class PolicyPlayer(NamedTuple):
@@ -163,7 +163,7 @@ def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
         "source": "rlbench",
     }
     if spec.algo.normalizes_obs:
-        arrays |= _obs_moments(_saved_scale(checkpoint, name))
+        arrays |= _obs_moments(_saved_moments(checkpoint, name))
         facts["obs_norm"] = "true"
         if spec.algo.learns_from == "rollouts":
             facts |= {"obs_epsilon": repr(EPSILON), "obs_clip": repr(CLIP)}
@@ -193,17 +193,17 @@ def _layers(state: State, mean: str) -> dict[str, NDArray[np.generic]]:
     return {there: _numbers(tensor(state, here)) for here, there in keys.items()}
 
 
-def _saved_scale(state: State, name: str) -> State:
+def _saved_moments(state: State, name: str) -> State:
     """The saved normalization of observations, refused if there is none."""
-    if scale := subtree(state, "scale"):
-        return scale
+    if moments := subtree(state, "scale"):
+        return moments
     raise UsageError(f"{name}: its checkpoint lacks the normalization of observations; --force runs it again")
 
 
-def _obs_moments(scale: State) -> dict[str, NDArray[np.generic]]:
+def _obs_moments(moments: State) -> dict[str, NDArray[np.generic]]:
     """Mean and variance of the observations of the run's environments or data set."""
-    spread = tensor(scale, "deviation").double() ** 2 if "deviation" in scale else tensor(scale, "var").double()
-    return {"obs_mean": _numbers(tensor(scale, "mean").double()), "obs_var": _numbers(spread)}
+    spread = tensor(moments, "deviation").double() ** 2 if "deviation" in moments else tensor(moments, "var").double()
+    return {"obs_mean": _numbers(tensor(moments, "mean").double()), "obs_var": _numbers(spread)}
 
 
 def _numbers(value: torch.Tensor) -> NDArray[np.generic]:

@@ -25,7 +25,7 @@ from rlbench.ops.types import Transition
 COLUMNS: Final = ("obs", "action", "reward", "terminated", "done", "final", "age")
 SAVED_NAMES: Final = {"final": "dead"}  # in a checkpoint, where they differ
 
-Place: TypeAlias = int | tuple[Tensor, Tensor]
+RowIndex: TypeAlias = int | tuple[Tensor, Tensor]
 """An index into a column ``[T, N, …]``: one row of every env, or rows ``[M]`` of envs ``[M]``, one slot each."""
 
 
@@ -166,12 +166,12 @@ class RingBuffer:
         self.head = torch.zeros((), dtype=torch.int64, device=device)  # the row being written
         self.size = torch.zeros((), dtype=torch.int64, device=device)  # complete rows, at most length − 1
 
-    def _begin(self, now: Place, previous: Place, frames: Tensor) -> None:
+    def _begin(self, now: RowIndex, previous: RowIndex, frames: Tensor) -> None:
         self.obs[now] = frames
         self.final[now] = self.done[previous]
         self.age[now] = torch.where(self.final[previous], 0, self.age[previous] + 1)
 
-    def _complete(self, now: Place, action: Tensor, reward: Tensor, terminated: Tensor, done: Tensor) -> None:
+    def _complete(self, now: RowIndex, action: Tensor, reward: Tensor, terminated: Tensor, done: Tensor) -> None:
         has_action = ~self.final[now]
         self.action[now] = action
         self.reward[now] = reward
@@ -180,7 +180,7 @@ class RingBuffer:
         for column in (self.reward, self.terminated, self.done):
             column[now] *= has_action
 
-    def _truncate(self, now: Place, previous: Place) -> None:
+    def _truncate(self, now: RowIndex, previous: RowIndex) -> None:
         self.done[previous] |= ~self.final[previous]
         self.final[now] = True
         for column in (self.action, self.reward, self.terminated, self.done):

@@ -75,13 +75,13 @@ def check(
     refuse_same_file(summary, "--summary", baseline, junit)
     from rlbench.report import check as checks
     from rlbench.report.baseline import MARGIN, read_baseline
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
     if baseline is not None and (at or pool or of_imported):
         raise UsageError("--at, --pooled and --imported compare with published scores; leave them or --baseline out")
-    suites, evidence = suites_named([suite], results), sources(results)
+    suites, evidence = suites_named([suite], results), evidence_of(results)
     compare = partial(
-        checks.against_references, sources=evidence, margin=margin, at=at, pool=pool, of_imported=of_imported
+        checks.against_references, evidence=evidence, margin=margin, at=at, pool=pool, of_imported=of_imported
     )
     if baseline is not None:
         share, saved = MARGIN if margin is None else margin, read_baseline(baseline, links=True)

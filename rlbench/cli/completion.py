@@ -90,11 +90,11 @@ def runs(context: typer.Context) -> list[str]:
     from itertools import islice
 
     from rlbench.records.files import folders
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
     with suppress(RlbenchError, OSError):
         results = _typed_value(context, "results") or os.environ.get("RLBENCH_RESULTS")
-        results_folders = sources(Path(str(results)) if results else None).folders
+        results_folders = evidence_of(Path(str(results)) if results else None).folders
         names = (str(folder) for root in results_folders for folder in folders(root))
         return list(islice(filter(SAFE.fullmatch, names), MAX_RUNS))
     return []

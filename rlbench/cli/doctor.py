@@ -182,7 +182,13 @@ def _memory(suite: str) -> Finding:
 
     if problem := suites.unavailable_reason(suite):  # of a plug-in
         return Finding("missing", "suite", problem)
-    free, spec = available_memory(), _largest_run(suite)
+    try:
+        spec = _largest_run(suite)
+    except UsageError as error:  # of a plug-in's settings
+        return Finding("missing", "suite", str(error))
+    if spec is None:
+        return Finding("missing", "suite", f"{suite} has no algorithm with a task; mend the plug-in, or uninstall it")
+    free = available_memory()
     need = footprint(spec).total
     text = f"{size_text(free)} available, {size_text(need)} needed by a run of {suite}"
     if free >= need:
@@ -204,8 +210,8 @@ def _memory_remedy(spec: Spec, free: int) -> str:
     return f"keep less: `rlbench run {spec.suite} {spec.algorithm} --set algo.replay.capacity={capacity}`"
 
 
-def _largest_run(suite: str) -> Spec:
-    """The documented run of a suite that takes the most memory."""
+def _largest_run(suite: str) -> Spec | None:
+    """The documented run of a suite that takes the most memory; None where it has no cell."""
     from rlbench import suites
     from rlbench.config.footprint import footprint
 
@@ -215,7 +221,7 @@ def _largest_run(suite: str) -> Spec:
         for task in suites.tasks(suite, with_reference=True) or suites.tasks(suite)
         if suites.has_cell(suite, algo, task)
     ]
-    return max(specs, key=lambda spec: footprint(spec).total)
+    return max(specs, key=lambda spec: footprint(spec).total, default=None)
 
 
 def _updates() -> Iterator[Finding]:

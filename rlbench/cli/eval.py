@@ -8,7 +8,18 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
-from rlbench.cli.options import Checkpoint, Import, Json, Records, Run, argument, option, run_folder
+from rlbench.cli.options import (
+    ENV_TIMEOUT,
+    Checkpoint,
+    EnvTimeout,
+    Import,
+    Json,
+    Records,
+    Run,
+    argument,
+    option,
+    run_folder,
+)
 from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import count_text, number_text
 from rlbench.errors import UsageError
@@ -66,6 +77,7 @@ def evaluate(
     device: Annotated[
         str, option("--device cpu|cuda|cuda:N", "Device of RUN's network.", completion.devices, env="RLBENCH_DEVICE")
     ] = "cpu",
+    env_timeout: EnvTimeout = ENV_TIMEOUT,
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -84,7 +96,7 @@ def evaluate(
 
         if (video, replay_recorded, checkpoint) != (None, False, "best"):
             raise UsageError("--video, --replay-recorded and --checkpoint belong to a run; leave them or --policy out")
-        with watched(str(policy)):
+        with watched(str(policy), env_timeout):
             evaluate_policy(policy, form, run, task, algo, package, episodes, seed or 0, json=json)
         return
     if (task, form, algo) != (None, None, None):
@@ -99,7 +111,7 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
-    with watched(str(folder)):
+    with watched(str(folder), env_timeout):
         document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
 
@@ -177,7 +189,7 @@ def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str |
             for frame in recorder.frames():
                 writer.add(frame)
     seconds = writer.count * recorder.seconds
-    return {"file": str(video), "frames": writer.count, "seconds": seconds, "look": recorder.camera.look}
+    return {"file": str(video), "frames": writer.count, "seconds": seconds, "look": recorder.camera.frame_kind}
 
 
 def _with_progress(evaluation: Evaluation) -> Iterator[int]:

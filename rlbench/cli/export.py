@@ -38,11 +38,11 @@ def tensorboard(
     from rlbench.cli.trackers import curves_in
     from rlbench.records.files import folders, suite_of
     from rlbench.records.store import read_record
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.exports import events, update_file
-    from rlbench.report.sources import sources
 
     suites = [check_suite(name) for name in names or ()]
-    places = [(place, folder) for place in sources(results).folders for folder in folders(place)]
+    places = [(place, folder) for place in evidence_of(results).folders for folder in folders(place)]
     longest: dict[Path, tuple[Path, Path, int]] = {}  # by file: the results, the run's folder and its epochs
     repeats, damaged = 0, False
     for place, folder in places:
@@ -116,10 +116,12 @@ def to_npz(
 
 
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
     suites = [check_suite(name) for name in names or ()]
-    return {key: runs for key, runs in sources(results).with_imported().items() if not suites or key.suite in suites}
+    return {
+        key: runs for key, runs in evidence_of(results).with_imported().items() if not suites or key.suite in suites
+    }
 
 
 def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) -> None:

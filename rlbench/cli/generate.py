@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rlbench.cli import completion
-from rlbench.cli.options import Checkpoint, Json, Quiet, argument, option, run_folder
+from rlbench.cli.options import ENV_TIMEOUT, Checkpoint, EnvTimeout, Import, Json, Quiet, argument, option, run_folder
 from rlbench.config.names import parse_count
 from rlbench.errors import DoesNotFit, UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlbench.datasets.policies import Policy
     from rlbench.datasets.recipes import Recipe, RecordingRecipe
 
@@ -58,7 +60,9 @@ def generate(
     ] = "best",
     seed: Annotated[int, option("--seed N", "The seed of environments and samples.")] = 0,
     num_envs: Annotated[int, option("--num-envs N", "The number of environments.", least=1, most=1_000)] = 10,
+    package: Import = None,
     force: Annotated[bool, option("--force", "Make it again in place of one of that name.")] = False,
+    env_timeout: EnvTimeout = ENV_TIMEOUT,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -67,21 +71,20 @@ def generate(
     A TASK needs --policy, --steps and --name, a recipe none. It lies in RLBENCH_DATASETS or ~/.rlbench/datasets.
     """
     from rlbench.cli import recordings
-    from rlbench.cli.preflight import check_disk_space, check_writable
-    from rlbench.config.footprint import size_text
     from rlbench.datasets import catalogue
     from rlbench.datasets.d4rl import write_hdf5
     from rlbench.datasets.policies import read_policy_file
     from rlbench.datasets.recipes import POLICIES, PREFIX, load_recipe
     from rlbench.generate import Recording
-    from rlbench.records.machine import available_memory
 
     if epsilon is not None:
         if mixture or noise or deterministic or not (policy and len(policy) == 1 and steps and name):
             raise UsageError(f"{task}: --epsilon goes with one --policy RUN, --steps and --name, and no other noise")
-        games, run = _games(task, policy[0], checkpoint, name, steps, epsilon, seed, num_envs)
-        recordings.record_games(games, run, checkpoint, force=force, quiet=quiet, json=json)
+        games, run = _games(task, policy[0], checkpoint, name, steps, epsilon, seed, num_envs, package)
+        recordings.record_games(games, run, checkpoint, env_timeout=env_timeout, force=force, quiet=quiet, json=json)
         return
+    if package is not None:
+        raise UsageError(f"--import {package}: is for the run of --epsilon; leave it out")
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or deterministic or seed or num_envs != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
@@ -98,27 +101,45 @@ def generate(
         return
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
-    check_writable(path.parent)
-    numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
-    bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
-    if (need := round(COPIES * bytes_needed)) > (free := available_memory()):
-        shortage = f"{size_text(need)} of memory are needed, {size_text(free)} are free"
-        raise DoesNotFit(f"{recipe.name}: {shortage}; lower --steps, or use a larger machine")
-    check_disk_space(path.parent, bytes_needed, recipe.name, "free some, or name another disk in RLBENCH_DATASETS")
+    _check_room(path.parent, recipe, policies)
     recording = Recording(recipe, policies)
-    recordings.print_progress(recording, recipe, quiet=quiet)
+    recordings.print_progress(recording, recipe, env_timeout, quiet=quiet)
     recordings.refuse_other_kind(path)  # of another process, meanwhile
     file = write_hdf5(path, recording.result(), recording.provenance(), replace=force)
     recordings.answer_dataset(file, recipe.steps, recording.provenance(), json=json)
 
 
+def _check_room(folder: Path, recipe: Recipe, policies: Sequence[Policy]) -> None:
+    """Refuse a folder that cannot be written, and transitions beyond the free memory or disk space."""
+    from rlbench.cli.preflight import check_disk_space, check_writable
+    from rlbench.config.footprint import size_text
+    from rlbench.records.machine import available_memory
+
+    check_writable(folder)
+    numbers = max(2 * policy.obs_size + policy.metadata.action_dim + 1 for policy in policies)
+    bytes_needed = recipe.steps * (4 * numbers + 2)  # at most: it is compressed
+    if (need := round(COPIES * bytes_needed)) > (free := available_memory()):
+        shortage = f"{size_text(need)} of memory are needed, {size_text(free)} are free"
+        raise DoesNotFit(f"{recipe.name}: {shortage}; lower --steps, or use a larger machine")
+    check_disk_space(folder, bytes_needed, recipe.name, "free some, or name another disk in RLBENCH_DATASETS")
+
+
 def _games(
-    task: str, policy: str, checkpoint: Checkpoint, name: str, steps: int, epsilon: float, seed: int, lanes: int
+    task: str,
+    policy: str,
+    checkpoint: Checkpoint,
+    name: str,
+    steps: int,
+    epsilon: float,
+    seed: int,
+    lanes: int,
+    package: str | None,
 ) -> tuple[RecordingRecipe, Path]:
     """Recipe of the recorded games of a finished run, and its folder."""
     from rlbench.assembly.restore import fingerprint
     from rlbench.datasets.recipes import RecordingRecipe, user_recipe
     from rlbench.generate import stored_run
+    from rlbench.suites.plugins import import_for_run
 
     run = Path(policy)
     try:
@@ -127,6 +148,7 @@ def _games(
         remedy = "--epsilon wants a finished Q-learning run"
         raise UsageError(f"--policy {policy}: no such run{suggest_path(run)}; {remedy}") from None
     spec, state = stored_run(run, checkpoint)
+    import_for_run(package, spec.task)
     player, sha256 = f"{spec.name} {spec.id} seed={spec.seed} {checkpoint}", fingerprint(state)
     with user_recipe(name):
         games = RecordingRecipe(

@@ -93,14 +93,14 @@ class Inline:
         """Do nothing: the run has ended when its caller handles an error."""
 
 
-def watched(where: str) -> AbstractContextManager[object]:
+def watched(where: str, env_timeout: float) -> AbstractContextManager[object]:
     """A watchdog for environments that play without a record; ``where`` names the run or the policy.
 
     In another thread than the main one, which signals do not reach, there is none.
     """
     if threading.current_thread() is not threading.main_thread():
         return nullcontext()
-    return Watchdog(None, Runtime().env_timeout, where)
+    return Watchdog(None, env_timeout, where)
 
 
 def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> dict[str, object]:

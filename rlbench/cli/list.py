@@ -52,7 +52,7 @@ def _names(kind: str, suite: str | None) -> list[tuple[str, str]]:
 
 def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
     from rlbench.records.files import folders, suite_of
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
-    runs = [(suite_of(folder), str(folder)) for folder in folders(sources(results).own)]
+    runs = [(suite_of(folder), str(folder)) for folder in folders(evidence_of(results).own)]
     return [(of, folder) for of, folder in runs if suite in {None, of}]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import groupby
 from os.path import lexists
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -90,7 +90,7 @@ def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
         UnknownName: a name is no suite.
     """
     from rlbench import suites
-    from rlbench.report.sources import known_suites, unmatched_references
+    from rlbench.report.evidence import known_suites, unmatched_references
 
     every = known_suites(results)
     for name in names:
@@ -187,6 +187,16 @@ Steps = Annotated[
 ]
 Smoke = Annotated[bool, option("--smoke", "Run the whole path in seconds; the record enters no table.")]
 Json = Annotated[bool, option("--json", "Print one JSON document instead of text.")]
+EnvTimeout = Annotated[
+    float,
+    option(
+        "--env-timeout SECONDS",
+        "End if an environment has not answered for so long.",
+        env="RLBENCH_ENV_TIMEOUT",
+        least=0.1,
+    ),
+]
+ENV_TIMEOUT: Final = 600.0
 Run = Annotated[
     str, argument("RUN", "Its folder, a line of: rlbench list runs, or how its id begins.", completion.runs)
 ]
@@ -201,12 +211,12 @@ def run_folder(name: str, results: Path | None) -> Path:
         RefusedFile: the folder holds a link or special file.
     """
     from rlbench.records.files import folders, refuse_links
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
     if lexists(Path(name) / "spec.json"):
         refuse_links(Path(name), Path(name))
         return Path(name)
-    places = sources(results).folders
+    places = evidence_of(results).folders
     runs = {str(folder.relative_to(place)): folder for place in reversed(places) for folder in folders(place)}
     if name in runs:
         return runs[name]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rlbench.report.cells import Cell
+    from rlbench.report.evidence import Evidence
     from rlbench.report.reference_table import CellKey
     from rlbench.report.remaining_work import RemainingRuns
-    from rlbench.report.sources import Sources
 
 SEEDS = 10  # of a cell, by default
 DISK = 300_000  # bytes of the record of one run
@@ -64,15 +64,15 @@ def plan(
     of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes three
     seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.remaining_work import remaining_runs
-    from rlbench.report.sources import sources
     from rlbench.report.verdict import MAX_MORE_SEEDS
 
     if lines and json:
         raise UsageError("--lines and --json contradict each other; give one of them")
     suites = suites_named([suite], results)
     most = SEEDS if budget is None else SEEDS + MAX_MORE_SEEDS
-    numbers, evidence = parse_seeds(seeds or f"0-{most - 1}"), sources(results)
+    numbers, evidence = parse_seeds(seeds or f"0-{most - 1}"), evidence_of(results)
     early = at is not None
 
     def rows_of(*, whole: bool) -> list[RemainingRuns]:
@@ -101,7 +101,7 @@ def _affordable(
     remaining: Sequence[RemainingRuns],
     suites: Sequence[str],
     algorithms: Sequence[str],
-    evidence: Sources,
+    evidence: Evidence,
     budget: str,
     *,
     at: bool,
@@ -141,7 +141,7 @@ def _affordable(
     print_result({"budget_hours": hours, "include": include, "after": then}, text, json=json)
 
 
-def _measured_cells(evidence: Sources, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
+def _measured_cells(evidence: Evidence, suites: Sequence[str]) -> Mapping[CellKey, Cell]:
     return {cell.key: cell for cell in evidence.rlbench_cells(suites) if cell.verdict.word != "NOT RUN"}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rlbench import suites
+from rlbench.cli.inline import watched
 from rlbench.cli.options import Checkpoint
 from rlbench.cli.output import print_note, print_result, print_text
 from rlbench.cli.preflight import check_writable
@@ -43,7 +44,14 @@ SHARD_BYTES: Final = 10**9  # bytes of memory that converting a shard takes: its
 
 
 def record_games(
-    games: RecordingRecipe, run: Path, checkpoint: Checkpoint, *, force: bool, quiet: bool, json: bool
+    games: RecordingRecipe,
+    run: Path,
+    checkpoint: Checkpoint,
+    *,
+    env_timeout: float,
+    force: bool,
+    quiet: bool,
+    json: bool,
 ) -> None:
     """Record episodes of the ``best`` or ``last`` policy of a finished run."""
     from rlbench.generate import EpisodeRecorder
@@ -55,7 +63,7 @@ def record_games(
     with recording_writer.locked_folder(folder):
         recorder = EpisodeRecorder(games, run, checkpoint, folder)
         try:
-            print_progress(recorder, games, quiet=quiet)
+            print_progress(recorder, games, env_timeout, quiet=quiet)
         except INTERRUPTIONS:
             recorder.shards.writer.flush()
             use = "use what is there with rlbench data subset, or make it again by the same command"
@@ -86,13 +94,16 @@ def refuse_other_kind(path: Path) -> None:
         raise UsageError(f"{other}: is there already; choose another --name")
 
 
-def print_progress(recorder: Iterable[int], recipe: Recipe | RecordingRecipe, *, quiet: bool) -> None:
-    """Record to the end, with ``MESSAGES`` lines on stderr."""
+def print_progress(
+    recorder: Iterable[int], recipe: Recipe | RecordingRecipe, env_timeout: float, *, quiet: bool
+) -> None:
+    """Record to the end, with ``MESSAGES`` lines on stderr; stop where an environment hangs."""
     messages = 0
-    for done in recorder:
-        if not quiet and done * MESSAGES // recipe.steps > messages:
-            messages = done * MESSAGES // recipe.steps
-            print_note(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
+    with watched(recipe.name, env_timeout):
+        for done in recorder:
+            if not quiet and done * MESSAGES // recipe.steps > messages:
+                messages = done * MESSAGES // recipe.steps
+                print_note(f"{recipe.name}: {done:,} of {recipe.steps:,} steps")
 
 
 def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool:
@@ -210,7 +221,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     )
     for number, conversion in enumerate(files, 1):
         counts = ", ".join(f"{count:,} {what}" for what, count in conversion.counts.items())
-        result = f"{conversion.path.name}: {counts}{', done before' if conversion.before else ''}"
+        result = f"{conversion.path.name}: {counts}{', done before' if conversion.was_converted else ''}"
         print_note(f"{number} of {len(paths)}: {conversion.refusal or result}")
         refusals += conversion.refusal is not None
     if refusals < len(paths):

@@ -53,12 +53,12 @@ class Change:
 
 
 def replay(
-    folder: Path, epochs: int | None, dataset: Path | None = None, package: str | None = None
+    folder: Path, epochs: int | None, dataset: Path | None, package: str | None, env_timeout: float
 ) -> tuple[dict[str, object], str]:
     """Train a run's first ``epochs`` again in a temporary folder; by default to the first epoch with updates.
 
-    ``dataset`` is the path of the data set, if its name does not lead there, ``package`` the one to import first. The
-    result is a document and a text.
+    ``dataset`` is the path of the data set, if its name does not lead there, ``package`` the one to import first;
+    ``env_timeout`` is in seconds. The result is a document and a text.
 
     Raises:
         UsageError: it is no run's folder, or this machine lacks its environment, device, engine, data or memory.
@@ -72,7 +72,7 @@ def replay(
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
-    with _variables(record), watched(str(folder)):
+    with _variables(record), watched(str(folder), env_timeout):
         import_for_run(package, record.spec.task)
         return _train_again(record, last, dataset)
 

@@ -34,10 +34,10 @@ def report(
         raise UsageError(f"--output {output}: a report is written as .html or .md")
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.pages import html_page, markdown_page
-    from rlbench.report.sources import sources
 
-    text = (markdown_page if output.suffix == ".md" else html_page)(names, sources(results))
+    text = (markdown_page if output.suffix == ".md" else html_page)(names, evidence_of(results))
     write_file(output, text)
     print_note(f"{output}: {len(text.encode()):,} bytes")
 
@@ -79,12 +79,12 @@ def plot(
     if output.suffix not in {".png", ".svg", ".pdf"}:
         raise UsageError(f"--output {output}: figures are written as .png, .svg or .pdf")
     check_output_path(output, "--output")
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.figure_style import rc_settings
     from rlbench.report.plot_data import find_cells, runs_not_drawn, runs_without_score
     from rlbench.report.plots import draw, encode_figure
-    from rlbench.report.sources import sources
 
-    settings, evidence = rc_settings(rc or []), sources(results)
+    settings, evidence = rc_settings(rc or []), evidence_of(results)
     cells, curves = find_cells(suite, evidence, task or [], algo or []), kind in {"curves", "walltime"}
     left_out = runs_not_drawn(cells, evidence, by_name=bool(task)) if curves else runs_without_score(cells)
     print_left_out(left_out, failed="that failed", short="short of the budget")

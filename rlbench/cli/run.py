@@ -12,8 +12,10 @@ import typer
 from rlbench import disk
 from rlbench.cli import completion
 from rlbench.cli.options import (
+    ENV_TIMEOUT,
     RESULTS,
     Config,
+    EnvTimeout,
     Import,
     Json,
     Quiet,
@@ -95,15 +97,7 @@ def run(
     smoke: Smoke = False,
     dry_run: Annotated[bool, option("--dry-run", "Print the runs, and write nothing.")] = False,
     force: Annotated[bool, option("--force", "Start over; the earlier attempt is kept.")] = False,
-    env_timeout: Annotated[
-        float,
-        option(
-            "--env-timeout SECONDS",
-            "End a run if an environment has not answered for so long.",
-            env="RLBENCH_ENV_TIMEOUT",
-            least=0.1,
-        ),
-    ] = 600.0,
+    env_timeout: EnvTimeout = ENV_TIMEOUT,
     quiet: Quiet = False,
     json: Json = False,
     jobs: Annotated[

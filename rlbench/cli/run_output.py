@@ -22,11 +22,11 @@ from rlbench.records.store import folder_of, read_outcome, read_record, refuse_o
 from rlbench.records.types import Outcome
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.columns import sentences
+from rlbench.report.evidence import RUNS, checkout_records
 from rlbench.report.reference_table import cell_name, cell_of
 from rlbench.report.remaining_work import throughput
 from rlbench.report.run_index import group_runs, run_status
 from rlbench.report.runs import read_run
-from rlbench.report.sources import RUNS, checkout_records
 from rlbench.report.tables import score_text
 from rlbench.report.verdict import DECIDED, MAX_MORE_SEEDS
 from rlbench.sweep.events import Ending

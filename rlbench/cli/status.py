@@ -65,10 +65,10 @@ def status(
 
 def _statuses(results: Path | None, suite: str | None, states: Sequence[str] | None) -> list[RunStatus]:
     from rlbench.records.files import folders, suite_of
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.run_index import run_status
-    from rlbench.report.sources import sources
 
-    own = sources(results).own
+    own = evidence_of(results).own
     runs = [run_status(folder) for folder in folders(own) if suite is None or suite_of(folder) == suite]
     return [run for run in runs if not states or run.state in states]
 

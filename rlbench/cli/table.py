@@ -54,9 +54,9 @@ def table(
     """
     del references, reference  # their callbacks have selected them
     refuse_same_file(output, "--output")
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.pooled import pooled_rows
     from rlbench.report.reference_scores import matching
-    from rlbench.report.sources import sources
     from rlbench.report.tables import TEXTS, to_rich
 
     form = style or ("json" if json else SUFFIXES.get(output.suffix.lower(), "rich") if output else "rich")
@@ -65,7 +65,7 @@ def table(
     if parity:
         text = _parity(suite, algo or (), task or (), results, form)
     else:
-        cells = sources(results).cells(suites_named([suite], results))
+        cells = evidence_of(results).cells(suites_named([suite], results))
         keys = matching([cell.key for cell in cells], suite, algorithms=algo or (), tasks=task or ())
         rows = [cell for cell in cells if cell.key in keys]
         algorithms = {cell.key[:2] for cell in rows}
@@ -78,14 +78,14 @@ def table(
 
 
 def _parity(suite: str, algos: Sequence[str], tasks: Sequence[str], results: Path | None, style: str) -> str:
+    from rlbench.report.evidence import evidence_of
     from rlbench.report.parity import TEXTS
     from rlbench.report.reference_scores import matching, primary_references
-    from rlbench.report.sources import sources
 
     if style not in TEXTS:
         raise UsageError(f"--parity: cannot be written as {style}; choose --format {', '.join(TEXTS)}")
     suites = suites_named([suite], results)
-    parity = sources(results).parity(suites)
+    parity = evidence_of(results).parity(suites)
     cells = dict.fromkeys([*(key for name in suites for key in primary_references(name)), *(row.key for row in parity)])
     keys = matching(list(cells), suite, algorithms=algos, tasks=tasks)
     rows = [row for row in parity if row.key in keys]
@@ -126,7 +126,7 @@ def compare(
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared
     from rlbench.report.comparison_text import comparison_document, comparison_text
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
-    comparison = compared(first, second, sources(results), suite, at=at)
+    comparison = compared(first, second, evidence_of(results), suite, at=at)
     print_result(comparison_document(comparison), comparison_text(comparison, terminal_width()), json=json)

@@ -24,8 +24,8 @@ from rlbench.records.looks import (
 from rlbench.records.store import folder_of, read_record
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import comparable, is_longer, margin, margin_reaches_random, primary_references
-from rlbench.report.reference_table import OPTIMUM, CellKey, cell_of, reference_spec
-from rlbench.report.remarks import second_remark
+from rlbench.report.reference_table import OPTIMUM, CellKey, cell_of, documented_spec
+from rlbench.report.remarks import conflicting_remark
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import DECIDED, MIN_SEEDS, power
 
@@ -129,8 +129,8 @@ def cells_of(specs: Sequence[Spec], results: Path, design: tuple[Look, ...]) -> 
 def _problem(cell: SequentialCell, runs: Runs) -> str:
     """The record that would keep the cell INCONCLUSIVE at every look; empty without one."""
     end = cell.design[-1].seeds
-    if second := runs.second(runs.complete):
-        return second_remark(second)
+    if conflicting := runs.conflicting(runs.complete):
+        return conflicting_remark(conflicting)
     for run in runs.unfinished:
         if run.seed >= end:
             return BEYOND.format(run.seed, end)
@@ -208,7 +208,7 @@ def _rows(cells: Sequence[SequentialCell], results: Path) -> dict[CellKey, Cell]
 
 
 def _refuse_undecidable(key: CellKey, spec: Spec, last: Look) -> None:
-    usual = reference_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
+    usual = documented_spec(spec.suite, spec.algorithm, spec.task.id, getattr(spec.task, "dataset", ""))
     if usual is None or usual.id != spec.id:
         sources = [setting.source for setting in settings_from_environment(os.environ)]
         remedy = f"leave out {', '.join([*sources, '--set', '--config'])}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import Import, Json, argument, option
+from rlbench.cli.options import ENV_TIMEOUT, EnvTimeout, Import, Json, argument, option
 from rlbench.cli.output import one_line, print_result
 from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
@@ -37,6 +37,7 @@ def verify(
         option("--dataset PATH", "Recorded experience for --replay; default: the data set that the run names."),
     ] = None,
     package: Import = None,
+    env_timeout: EnvTimeout = ENV_TIMEOUT,
     json: Json = False,
 ) -> None:
     """Check that every record is, byte for byte, as written.
@@ -45,13 +46,13 @@ def verify(
     any makes the exit code 2. Checksums protect against accidents, not against forgery: --replay trains again, with
     the recorded spec, seed, threads and engine, and exits with 3 where an epoch differs.
     """
-    from rlbench.report.sources import sources
+    from rlbench.report.evidence import evidence_of
 
-    folder = folder or next((place for place in sources(None).folders if place.is_dir()), sources(None).own)
+    folder = folder or next((place for place in evidence_of(None).folders if place.is_dir()), evidence_of(None).own)
     if replay:
         from rlbench.cli.replay import replay as train_again
 
-        document, text = train_again(folder, epochs, dataset, package)
+        document, text = train_again(folder, epochs, dataset, package, env_timeout)
         print_result(document, text, json=json)
         if not document["equal"]:
             raise typer.Exit(BelowReference.exit_code)

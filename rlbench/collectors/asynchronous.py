@@ -39,7 +39,7 @@ class AsyncCollector:
         num_envs: int,
     ) -> None:
         self.actor, self.buffer, self.explorer, self.open_envs = actor, buffer, explorer, open_envs
-        self.segment, self.exact, self.scale = -1, True, None
+        self.segment, self.exact, self.obs_normalizer = -1, True, None
         self.envs: AsyncVectorEnv | None = None
         self.env_ids = np.arange(num_envs)
         self.actions = torch.empty(0)  # [N, ...] the last action of every env, on the device
@@ -103,6 +103,6 @@ class AsyncCollector:
         return self.explorer(self.actor.act(obs, "act"))
 
     def _count(self, step: Step, agent_step: NDArray[np.bool_]) -> None:
-        score, acted, over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
-        score[step.env_id], acted[step.env_id], over[step.env_id] = step.score, agent_step, step.over
-        self.episode_stats.add(score, acted, over)
+        score, acted, game_over = np.zeros(len(self.env_ids)), np.zeros_like(self.ended), np.zeros_like(self.ended)
+        score[step.env_id], acted[step.env_id], game_over[step.env_id] = step.score, agent_step, step.game_over
+        self.episode_stats.add(score, acted, game_over)

@@ -42,7 +42,7 @@ def restore_envs(envs: VectorEnv, log: ActionLog, buffer: RingBuffer, state: Sta
         log.add(action)
         inner.send(action)
         frames = inner.recv().obs
-    frames = envs.scale(frames) if isinstance(envs, Normalized) else frames
+    frames = envs.obs_transform(frames) if isinstance(envs, Normalized) else frames
     obs = buffer.newest_observations()
     newest = obs[:, -1] if obs.dim() > frames.ndim else obs
     if not np.array_equal(newest.cpu().numpy(), frames):

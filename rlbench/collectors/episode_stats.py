@@ -21,15 +21,15 @@ class EpisodeStats:
         self.lengths: list[int] = []
         self.last: float | None = None
 
-    def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
+    def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], game_over: NDArray[np.bool_]) -> None:
         """Add one step of every env, each ``[N]``; ``agent_step`` is False where it only reset the env."""
         self.score += score
         self.length += agent_step
-        for env_id in np.flatnonzero(over):
+        for env_id in np.flatnonzero(game_over):
             self.last = float(self.score[env_id])
             self.returns.append(self.last)
             self.lengths.append(int(self.length[env_id]))
-        self.reset(over)
+        self.reset(game_over)
 
     def reset(self, envs: NDArray[np.bool_]) -> None:
         """Begin a new episode in the envs of the mask ``[N]``."""
@@ -84,14 +84,14 @@ class EpisodeQuota:
         self.score, self.length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self.episodes: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]  # return and length
 
-    def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], over: NDArray[np.bool_]) -> None:
+    def add(self, score: NDArray[np.float64], agent_step: NDArray[np.bool_], game_over: NDArray[np.bool_]) -> None:
         """Add one step of every env, each ``[N]``; ``agent_step`` is False where it only reset the env."""
         self.score += score
         self.length += agent_step
-        for env_id in np.flatnonzero(over):
+        for env_id in np.flatnonzero(game_over):
             if len(self.episodes[env_id]) < self.episodes_per_env:
                 self.episodes[env_id].append((float(self.score[env_id]), int(self.length[env_id])))
-        self.score[over], self.length[over] = 0, 0
+        self.score[game_over], self.length[game_over] = 0, 0
 
     @property
     def count(self) -> int:

@@ -27,9 +27,9 @@ class Evaluation:
         envs: VectorEnv,
         seeds: Sequence[int],
         episodes: int,
-        bound: Callable[[Tensor], Tensor] | None = None,
+        to_env_action: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.bound, self.episodes = bound, episodes
+        self.to_env_action, self.episodes = to_env_action, episodes
         self.actor, self.buffer, self.explorer, self.envs, self.seeds = actor, buffer, explorer, envs, seeds
         self.began = monotonic()
         self.quota = EpisodeQuota(envs.info.num_envs, episodes)
@@ -41,9 +41,9 @@ class Evaluation:
             obs: Tensor = self.buffer.add_observations(self.envs.reset())
             while not self.quota.is_complete:
                 action = self.explorer(self.actor.act(obs, "eval"))
-                self.envs.send((action if self.bound is None else self.bound(action)).cpu().numpy())
+                self.envs.send((action if self.to_env_action is None else self.to_env_action(action)).cpu().numpy())
                 step = self.envs.recv()
-                self.quota.add(step.score, ~ended, step.over)
+                self.quota.add(step.score, ~ended, step.game_over)
                 ended = step.terminated | step.truncated
                 self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
                 obs = self.buffer.add_observations(step.obs)

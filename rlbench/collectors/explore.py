@@ -42,15 +42,15 @@ class GaussianNoise(Composite):
 
     saved = ("generator",)
 
-    def __init__(self, *, generator: torch.Generator, scale: float) -> None:
-        self.generator, self.scale = generator, scale
+    def __init__(self, *, generator: torch.Generator, std: float) -> None:
+        self.generator, self.std = generator, std
         self.random = torch.ones((), dtype=torch.bool, device=generator.device)
 
     def __call__(self, action: Tensor) -> Tensor:
         """``[N, A]`` in [−1, 1] to the same; draws equally many numbers in either phase."""
         uniform = torch.empty_like(action).uniform_(-1, 1, generator=self.generator)
         noise = torch.empty_like(action).normal_(generator=self.generator)
-        return torch.where(self.random, uniform, (action + self.scale * noise).clamp(-1, 1))
+        return torch.where(self.random, uniform, (action + self.std * noise).clamp(-1, 1))
 
     def set_exploration_rate(self, rate: float) -> None:
         """Draw uniform actions while ``rate`` is above 0."""

@@ -35,11 +35,11 @@ class Collector:
         explorer: Explorer,
         open_envs: Callable[[int], VectorEnv],
         num_envs: int,
-        bound: Callable[[Tensor], Tensor] | None = None,
-        scale: Stateful | None = None,
+        to_env_action: Callable[[Tensor], Tensor] | None = None,
+        obs_normalizer: Stateful | None = None,
     ) -> None:
-        self.scale = scale  # running statistics of observations, which the environments update
-        self.bound = bound  # maps the policy's action to the executed one; None is the identity
+        self.obs_normalizer = obs_normalizer  # running statistics of observations, which the environments update
+        self.to_env_action = to_env_action  # maps the policy's action to the executed one; None is the identity
         self.actor, self.buffer, self.explorer, self.open_envs = actor, buffer, explorer, open_envs
         self.segment, self.exact = -1, True
         self.envs: VectorEnv | None = None
@@ -67,14 +67,14 @@ class Collector:
         if self.envs is None:
             raise RuntimeError("open a segment first")
         action = self.explorer(self.actor.act(self.obs, "act"))
-        env_action = (action if self.bound is None else self.bound(action)).cpu().numpy()
+        env_action = (action if self.to_env_action is None else self.to_env_action(action)).cpu().numpy()
         self.envs.send(env_action)
         step = self.envs.recv()
         if not isinstance(unnormalized(self.envs), Snapshot):
             self.actions.add(env_action)
         self.buffer.add_transitions(action, step.reward, step.terminated, step.truncated)
         agent_step = ~self.ended
-        self.episode_stats.add(step.score, agent_step, step.over)
+        self.episode_stats.add(step.score, agent_step, step.game_over)
         self.ended = step.terminated | step.truncated
         self.obs = self.buffer.add_observations(step.obs)
         return int(agent_step.sum())
@@ -93,7 +93,7 @@ class Collector:
             "ended": torch.from_numpy(self.ended.copy()),
             "games": self.episode_stats.state_dict(),
             "explorer": self.explorer.state_dict(),
-            "scale": {} if self.scale is None else self.scale.state_dict(),
+            "scale": {} if self.obs_normalizer is None else self.obs_normalizer.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -105,8 +105,8 @@ class Collector:
         self.episode_stats.load_state_dict(subtree(state, "games"))
         self.explorer.load_state_dict(subtree(state, "explorer"))
         self.segment, self.ended[:] = integer(state, "segment", least=-1), tensor(state, "ended").numpy()
-        if self.scale is not None:  # first: a replay ends at observations that it normalizes
-            self.scale.load_state_dict(subtree(state, "scale"))
+        if self.obs_normalizer is not None:  # first: a replay ends at observations that it normalizes
+            self.obs_normalizer.load_state_dict(subtree(state, "scale"))
         if self.segment >= 0:
             self.actions, self.envs = ActionLog(), self.open_envs(self.segment)
             self.obs = restore_envs(self.envs, self.actions, self.buffer, state, self.segment)

@@ -45,7 +45,7 @@ class Family(Frozen):
     smoke_limits: ClassVar[Mapping[str, float]]  # of settings in a smoke run
 
     @property
-    def wide(self) -> bool:
+    def gains_from_threads(self) -> bool:
         """True if a second thread pays: batches hold frames, or a layer outputs at least ``WIDE`` numbers."""
         values = dict(fields(self))
         if self.vectors_only:

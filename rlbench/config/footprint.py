@@ -341,4 +341,4 @@ def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads:
 
 def useful_threads(spec: Spec, *, gpu: bool, cores: int) -> int:
     """Number of torch threads from which ``spec`` gains on ``cores``; one if a GPU computes."""
-    return min(MAX_THREADS, cores) if spec.algo.wide and not gpu else 1
+    return min(MAX_THREADS, cores) if spec.algo.gains_from_threads and not gpu else 1

@@ -77,10 +77,10 @@ class Spec(Frozen):
     @property
     def name(self) -> str:
         """``suite/algorithm/task[@dataset]``: the cell this run belongs to."""
-        return f"{self.suite}/{self.algorithm}/{self.place}"
+        return f"{self.suite}/{self.algorithm}/{self.task_folder}"
 
     @property
-    def place(self) -> str:
+    def task_folder(self) -> str:
         """``task``, or ``task@dataset`` where the data are not the task's own."""
         other = self.task.dataset if isinstance(self.task, OfflineTask) else ""
         return f"{self.task.id}@{other}" if other else self.task.id

@@ -85,11 +85,19 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
 
 
 def _with_seed(label: Label, path: Path, source: Path, siblings: int) -> Label:
-    """The label with the seed in the file's name, or in those of its folders up to ``source`` if it is alone there."""
+    """The label with the seed in the file's name, or in those of its folders up to ``source``.
+
+    A folder whose name is a number alone gives its seed only to a file that is alone there.
+    """
     own = label_of(path.stem)
-    if own.seed is None and siblings == 1:
+    if own.seed is None:
         top = path.parent if path == source else source
-        own = own._replace(seed=label_of(PurePath(top.name, path.parent.relative_to(top))).seed)
+        folders = PurePath(top.absolute().name) / path.parent.relative_to(top)
+        nearest = label_of(folders.name)
+        own = own._replace(
+            seed=label_of(folders if siblings == 1 else folders / path.name).seed,
+            task=own.task or ("" if nearest.seed is None else nearest.task),
+        )
     return label._replace(seed=own.seed, task=label.task or own.task)
 
 

@@ -31,7 +31,7 @@ class Episodes(NamedTuple):
 
     returns: NDArray[np.float64]  # [E] sums of rewards
     lengths: NDArray[np.int64]  # [E] steps
-    closed: NDArray[np.bool_]  # [E] the file marks its end
+    ended: NDArray[np.bool_]  # [E] the file marks its end
 
 
 def insert_final_rows(
@@ -79,7 +79,7 @@ def episodes(dataset: Dataset) -> Episodes:
     return Episodes(
         returns=np.add.reduceat(dataset.reward[step].astype(np.float64), first),
         lengths=last - first + 1,
-        closed=(dataset.terminated | dataset.truncated)[step][last],
+        ended=(dataset.terminated | dataset.truncated)[step][last],
     )
 
 

@@ -41,16 +41,16 @@ class Steps(NamedTuple):
 
     action: NDArray[np.int64]  # [n]
     reward: NDArray[np.float32]  # [n]
-    marks: NDArray[np.uint8]  # [n] TERMINATED | TRUNCATED | FINAL
+    flags: NDArray[np.uint8]  # [n] TERMINATED | TRUNCATED | FINAL
 
     @property
     def final(self) -> NDArray[np.bool_]:
         """Mask ``[n]`` of the rows without an action."""
-        return (self.marks & FINAL) > 0
+        return (self.flags & FINAL) > 0
 
     def rows(self, start: int, stop: int) -> Steps:
         """Rows ``start`` to ``stop``."""
-        return Steps(self.action[start:stop], self.reward[start:stop], self.marks[start:stop])
+        return Steps(self.action[start:stop], self.reward[start:stop], self.flags[start:stop])
 
 
 class Chunk(NamedTuple):
@@ -62,7 +62,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPlace:
+class ChunkOffsets:
     """Offsets of a chunk in its file."""
 
     track: int
@@ -80,9 +80,9 @@ class Segment:
     sha256: str  # of all after its first line
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
-    places: tuple[ChunkPlace, ...]
+    places: tuple[ChunkOffsets, ...]
 
-    def steps(self, place: ChunkPlace) -> Steps:
+    def steps(self, place: ChunkOffsets) -> Steps:
         """Read the steps of a chunk."""
         stream = self._decompress(place.steps, place.sizes[0], 13 * place.rows)
         action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
@@ -91,7 +91,7 @@ class Segment:
             raise refusal(self.path, f"byte {place.steps}: {reason}")
         return steps
 
-    def fill(self, place: ChunkPlace, out: Frames) -> None:
+    def fill(self, place: ChunkOffsets, out: Frames) -> None:
         """Decompress the first ``len(out)`` frames of a chunk into ``out``, ``[n, *shape]``, contiguous."""
         width = int(np.prod(self.shape)) * self.dtype.itemsize
         rows = out.reshape(len(out), -1).view(np.uint8)
@@ -127,7 +127,7 @@ def pack(pieces: Sequence[Chunk]) -> bytes:
     streams: list[bytes] = []
     places: list[tuple[int, int, list[int]]] = []
     for piece in pieces:
-        columns = (piece.steps.action.astype("<i8"), piece.steps.reward.astype("<f4"), piece.steps.marks)
+        columns = (piece.steps.action.astype("<i8"), piece.steps.reward.astype("<f4"), piece.steps.flags)
         chunk = [zlib.compress(b"".join(column.tobytes() for column in columns), LEVEL), *_blocks(piece.obs)]
         places.append((piece.track, len(piece.obs), [len(stream) for stream in chunk]))
         streams += chunk
@@ -182,9 +182,9 @@ def _blocks(obs: Frames) -> Iterator[bytes]:
         yield zlib.compress(little[start : start + BLOCK].tobytes(), LEVEL)
 
 
-def _places(chunks: list[tuple[int, int, list[int]]], at: int) -> Iterator[ChunkPlace]:
+def _places(chunks: list[tuple[int, int, list[int]]], at: int) -> Iterator[ChunkOffsets]:
     for track, rows, sizes in chunks:
         if len(sizes) != 1 - (-rows // BLOCK) or rows < 1:
             raise ValueError(f"a chunk of {rows} rows in {len(sizes)} streams")
-        yield ChunkPlace(int(track), int(rows), at, tuple(int(size) for size in sizes))
+        yield ChunkOffsets(int(track), int(rows), at, tuple(int(size) for size in sizes))
         at += sum(sizes)

@@ -49,7 +49,7 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
     """
     parts = _parts(path, max_bytes)
     events = _truncate(_with_ends(parts), steps, path)
-    rows, first = len(events.marks), recording_format.read_segment(parts[0].path)
+    rows, first = len(events.flags), recording_format.read_segment(parts[0].path)
     too_many = UsageError(f"{path}: {rows:,} frames do not fit into memory; make a smaller set: rlbench data subset")
     if max_bytes is not None and rows * prod(first.shape) * first.dtype.itemsize > max_bytes:
         raise too_many
@@ -61,17 +61,17 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
     at = 0
     for part in parts:
         if at < rows:
-            place = part.number, obs[at : at + len(part.steps.marks)]
+            place = part.number, obs[at : at + len(part.steps.flags)]
             targets.setdefault((part.path, part.sha256), []).append(place)
-        at += len(part.steps.marks)
+        at += len(part.steps.flags)
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda item: _fill(*item), targets.items()))
     return Dataset(
         obs=obs,
         action=events.action.astype(np.dtype(events.action.dtype.str)),
         reward=events.reward,
-        terminated=(events.marks & TERMINATED) > 0,
-        truncated=(events.marks & TRUNCATED) > 0,
+        terminated=(events.flags & TERMINATED) > 0,
+        truncated=(events.flags & TRUNCATED) > 0,
         final=events.final,
     )
 
@@ -113,10 +113,10 @@ def subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = None
     read_again = lru_cache(maxsize=1)(_read_again)  # chunks of a file follow one another
     tracks: dict[tuple[str, int], int] = {}
     for part in parts:
-        if at >= len(events.marks):
+        if at >= len(events.flags):
             break
         segment = read_again(part.path, part.sha256)
-        rows = min(len(part.steps.marks), len(events.marks) - at)
+        rows = min(len(part.steps.flags), len(events.flags) - at)
         obs: Frames = np.empty((rows, *segment.shape), segment.dtype)
         segment.fill(segment.places[part.number], obs)
         writer.add(Chunk(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
@@ -179,11 +179,11 @@ def _without_dangling(parts: Sequence[ChunkOfSet]) -> list[ChunkOfSet]:
     rest: list[ChunkOfSet] = []
     for _, own in groupby(parts, key=lambda part: part.track):
         track = list(own)
-        marks = np.concatenate([[FINAL], *(part.steps.marks for part in track)])
+        marks = np.concatenate([[FINAL], *(part.steps.flags for part in track)])
         (steps,) = np.nonzero(marks[:-1] & FINAL == 0)  # rows followed by their next observation
         stop = int(steps[-1]) + 1 if len(steps) else 0
         for part in track:
-            rows = min(stop, len(part.steps.marks))
+            rows = min(stop, len(part.steps.flags))
             if rows:
                 rest.append(part._replace(steps=part.steps.rows(0, rows)))
             stop -= rows
@@ -195,7 +195,7 @@ def _with_ends(parts: Sequence[ChunkOfSet]) -> Steps:
     if not parts:
         raise UsageError("recorded play: no transition; it was interrupted before its second row")
     events = Steps(*(np.concatenate(column) for column in zip(*(part.steps for part in parts), strict=True)))
-    marks, ends = events.marks.copy(), np.cumsum([len(part.steps.marks) for part in parts])
+    marks, ends = events.flags.copy(), np.cumsum([len(part.steps.flags) for part in parts])
     for part, after, end in zip(parts, [*parts[1:], None], ends, strict=True):
         if after is None or after.track != part.track:
             _end(marks, int(end) - 1)
@@ -209,7 +209,7 @@ def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
     if not 0 < steps <= len(live):
         raise UsageError(f"{path}: holds {len(live):,} transitions, {steps:,} were requested; request fewer")
     rows = int(live[steps - 1]) + 2
-    marks = events.marks[:rows].copy()
+    marks = events.flags[:rows].copy()
     _end(marks, rows - 1)
     return _blank(events.rows(0, rows), marks)
 

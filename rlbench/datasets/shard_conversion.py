@@ -64,7 +64,7 @@ class Conversion:
     path: Path
     counts: dict[str, int]  # transitions, episodes and so on
     refusal: str | None = None
-    before: bool = False  # converted by an earlier call
+    was_converted: bool = False  # converted by an earlier call
 
 
 def convert_shards(
@@ -100,7 +100,7 @@ def convert_shards(
             if record is None or not _is_complete(folder, record):
                 remaining.append(source)
             elif record.size == path.stat().st_size and record.trailers in {None, source.trailers}:
-                yield Conversion(path, record.counts, before=True)
+                yield Conversion(path, record.counts, was_converted=True)
             else:
                 differs = record.size != path.stat().st_size
                 other = f", of {record.size:,} bytes" if differs else " and size, or of one of its columns"

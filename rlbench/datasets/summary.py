@@ -61,7 +61,7 @@ class Summary:
 def summary(dataset: Dataset, *, next_observations: bool) -> Summary:
     """Summarize a data set of continuous actions; ``next_observations``: its file stores them."""
     action, split = dataset.action[~dataset.final], episodes(dataset)
-    whole = split.closed if split.closed.any() else ~split.closed
+    whole = split.ended if split.ended.any() else ~split.ended
     returns = split.returns[whole]
     return Summary(
         steps=len(action),
@@ -71,7 +71,7 @@ def summary(dataset: Dataset, *, next_observations: bool) -> Summary:
         episodes=len(split.returns),
         terminated=int(dataset.terminated.sum()),
         truncated=int(dataset.truncated.sum()),
-        unfinished=int((~split.closed).sum()),
+        unfinished=int((~split.ended).sum()),
         returns=_distribution(returns),
         lengths=_distribution(split.lengths[whole].astype(np.float64)),
         histogram=_histogram(returns),
@@ -94,8 +94,8 @@ class RecordingSummary:
 
 def recording_summary(events: Steps) -> RecordingSummary:
     """Summarize recorded play by its steps."""
-    ended = (events.marks & (TERMINATED | TRUNCATED)) > 0
-    terminated = (events.marks & TERMINATED) > 0
+    ended = (events.flags & (TERMINATED | TRUNCATED)) > 0
+    terminated = (events.flags & TERMINATED) > 0
     ends = np.flatnonzero(ended)
     totals = np.diff(np.cumsum(events.reward, dtype=np.float64)[ends], prepend=0.0)
     whole = totals[terminated[ends]]
@@ -156,7 +156,7 @@ def dataset_return(path: Path, name: str | None = None, *, max_bytes: int | None
     if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
         return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
     split = episodes(loader.load_dataset(path, name, max_bytes=max_bytes))
-    return DatasetReturn(float(split.returns[split.closed].mean()) if split.closed.any() else None, expert)
+    return DatasetReturn(float(split.returns[split.ended].mean()) if split.ended.any() else None, expert)
 
 
 def _number(path: Path, key: str, text: str) -> float:

@@ -83,7 +83,7 @@ class EpisodeTracker:
             truncated=over & ~terminated,
             env_id=self._env_ids,
             score=score,
-            over=over,
+            game_over=over,
         )
 
 

@@ -24,7 +24,7 @@ Frames: TypeAlias = NDArray[Any]
 
 SCORE: Final = "rlbench/score"
 OVER: Final = "rlbench/over"
-"""Names by which wrappers put ``Step.score`` and ``Step.over`` into Gymnasium's info; no environment uses them."""
+"""Names by which wrappers put ``Step.score`` and ``Step.game_over`` into Gymnasium's info; no environment uses them."""
 
 
 class Discrete(NamedTuple):
@@ -59,7 +59,7 @@ class Step(NamedTuple):
     truncated: NDArray[np.bool_]  # [M] stopped by a limit; never together with ``terminated``
     env_id: NDArray[np.int64]  # [M] index of each env that answers, ascending
     score: NDArray[np.float64]  # [M] raw points of this step, before clipping
-    over: NDArray[np.bool_]  # [M] the whole game ended; a lost life sets ``terminated`` alone
+    game_over: NDArray[np.bool_]  # [M] the whole game ended; a lost life sets ``terminated`` alone
 
 
 class Environments(Protocol):

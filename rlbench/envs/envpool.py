@@ -194,7 +194,7 @@ class EnvPoolMujoco:
             truncated=truncated & ~terminated,
             env_id=env_id[order],
             score=reward.astype(np.float64),
-            over=terminated | truncated,
+            game_over=terminated | truncated,
         )
 
 

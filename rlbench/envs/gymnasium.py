@@ -91,7 +91,7 @@ class GymnasiumVector:
             truncated=np.zeros(num_envs, np.bool_),
             env_id=self._env_ids,
             score=np.zeros(num_envs, np.float64),
-            over=np.zeros(num_envs, np.bool_),
+            game_over=np.zeros(num_envs, np.bool_),
         )
         self._elapsed = np.where(self._ended, 0, self._elapsed + 1)
         with self._inspection.engine_errors():
@@ -160,7 +160,7 @@ class GymnasiumVector:
         step.terminated[env_id] = terminated
         step.truncated[env_id] = ended and not terminated
         step.score[env_id] = metadata.get(SCORE, reward)
-        step.over[env_id] = metadata.get(OVER, ended)
+        step.game_over[env_id] = metadata.get(OVER, ended)
 
 
 class ActionScaling(NamedTuple):

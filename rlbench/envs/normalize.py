@@ -53,11 +53,11 @@ class ObsNormalizer:
 
 
 class Normalized:
-    """A vector of environments with normalized observations; with ``learning`` they update a running ``scale``."""
+    """Environments with normalized observations; with ``learning`` they update the running statistics."""
 
-    def __init__(self, envs: VectorEnv, scale: ObsTransform, *, learning: bool) -> None:
-        self.envs, self.scale, self.info = envs, scale, envs.info
-        self.updated = scale if learning and isinstance(scale, ObsNormalizer) else None
+    def __init__(self, envs: VectorEnv, obs_transform: ObsTransform, *, learning: bool) -> None:
+        self.envs, self.obs_transform, self.info = envs, obs_transform, envs.info
+        self.updated = obs_transform if learning and isinstance(obs_transform, ObsNormalizer) else None
 
     def reset(self) -> Frames:
         """The first observations, ``[N, ...]``."""
@@ -79,7 +79,7 @@ class Normalized:
     def _normalize(self, obs: Frames) -> Frames:
         if self.updated is not None:
             self.updated.update(obs)
-        return self.scale(obs)
+        return self.obs_transform(obs)
 
 
 def unnormalized(envs: VectorEnv) -> VectorEnv:

@@ -29,7 +29,7 @@ FRAME: Final = 1 / 60  # seconds of an emulator's frame
 class Camera:
     """Camera on one env; ``seconds`` of play pass in a step."""
 
-    look: ClassVar[str]  # kind of frame, for the record
+    frame_kind: ClassVar[str]  # kind of frame, for the record
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
@@ -81,7 +81,7 @@ class RecordVideo:
         step = self.envs.recv()
         if self.recording:
             self.camera.on_step(self._action, step)
-            self.steps, self.recording = self.steps + 1, not step.over[0]
+            self.steps, self.recording = self.steps + 1, not step.game_over[0]
             if self.steps % self.every == 0 or not self.recording:
                 self._frames.append(self.camera.frame())
         return step
@@ -95,7 +95,7 @@ class RecordVideo:
 class BoardCamera(Camera):
     """Camera on a toy task whose observation is a board of bytes."""
 
-    look = "board"
+    frame_kind = "board"
     _board: NDArray[Any]
 
     def on_reset(self, obs: Frames) -> None:
@@ -115,7 +115,7 @@ class BoardCamera(Camera):
 class ScreenCamera(Camera):
     """Camera on an emulator of Gymnasium, by its screen."""
 
-    look = "screen"
+    frame_kind = "screen"
 
     def __init__(self, env: Env, *, frame_skip: int) -> None:
         super().__init__(seconds=frame_skip * FRAME)
@@ -129,7 +129,7 @@ class ScreenCamera(Camera):
 class ShadowEmulator(Camera):
     """Camera on ale-py's engine: a second emulator in colour plays the same game by equal seed and actions."""
 
-    look = "screen"
+    frame_kind = "screen"
 
     def __init__(self, envs: VectorEnv, *, frame_skip: int) -> None:
         super().__init__(seconds=frame_skip * FRAME)
@@ -148,7 +148,7 @@ class ShadowEmulator(Camera):
         """
         self._envs.send(action[:1])
         own = self._envs.recv()
-        if own.score[0] != step.score[0] or own.over[0] != step.over[0]:
+        if own.score[0] != step.score[0] or own.game_over[0] != step.game_over[0]:
             name = dict(self._envs.info.versions)["env"]
             raise BrokenEnvironment(f"{name}: two emulators with equal seeds and actions differ; leave --video out")
         self._obs = own.obs
@@ -169,7 +169,7 @@ class MujocoCamera(Camera):
         UsageError: OpenGL cannot render on this machine.
     """
 
-    look = "rendered"
+    frame_kind = "rendered"
 
     def __init__(self, env: Env) -> None:
         self._env = cast("Any", env)

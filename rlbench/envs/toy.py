@@ -58,7 +58,7 @@ class ToyVector:
             truncated=truncated,
             env_id=self._env_ids,
             score=score,
-            over=self._over.copy(),
+            game_over=self._over.copy(),
         )
         return self._inspection.check_step(step)
 

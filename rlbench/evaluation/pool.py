@@ -51,7 +51,7 @@ class WorkerConfig:
 
     spec: str  # as JSON
     threads: int  # threads of torch, as many as in evaluation within the run, for equal numbers
-    scale: Mapping[str, Tensor]  # mean and std of observations ``[D]``; empty where these are not normalized
+    obs_moments: Mapping[str, Tensor]  # mean and std of observations ``[D]``; empty where these are not normalized
 
 
 class EvalWorker:
@@ -60,7 +60,7 @@ class EvalWorker:
     def __init__(self, config: WorkerConfig) -> None:
         self.epoch: int | None = None  # None while idle
         self.games, self.silent_seconds, self.started = 0, 0.0, False
-        self._last_poll, self._partial_line, self._scale = monotonic(), "", config.scale
+        self._last_poll, self._partial_line, self._obs_moments = monotonic(), "", config.obs_moments
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._weights = os.fdopen(os.memfd_create("policy"), "wb", buffering=0)
         self.replies, reply_end = os.pipe()
@@ -94,7 +94,7 @@ class EvalWorker:
             ResourceExhausted: the policy exceeds the memory or ``ulimit -f``.
         """
         self.epoch, self.games, self.silent_seconds, self._last_poll = epoch, 0, 0.0, monotonic()
-        groups = {"policy": policy, "scale": self._scale}
+        groups = {"policy": policy, "scale": self._obs_moments}
         content = save({f"{group}.{n}": value for group, part in groups.items() for n, value in part.items()})
         with disk.writing(Path("policy of an evaluation worker")):
             self._weights.truncate(len(content))  # raises EFBIG beyond `ulimit -f`

@@ -1,13 +1,13 @@
 """The regression gate: a baseline of a results folder, and the tests of later runs against it.
 
-A baseline has one score per cell and seed, and speeds by machine and threads. A run's score here is the level of its
-whole curve, which falls when learning slows down as well as when it ends lower. Only finished runs of the documented
-settings count.
+A baseline has one score per cell and seed, and speeds by machine and threads. A run's score here is the mean of its
+learning curve (its area per step), which falls when learning slows down as well as when it ends lower. Only finished
+runs of the documented settings count.
 
-Scores are tested in two stages: the first seed at ``alpha``, and only if it alarms five seeds at a fifth of that. Three
-seeds decide where the drop is beyond doubt. Five seeds with a drop at that fifth, of which the first alone shows none,
-are suspect. Many cells at once are tested by their pooled interquartile mean, speeds by their median and MAD. No drop
-smaller than a margin is ever an alarm.
+Scores of a cell are tested in two stages: the first seed at ``alpha``, and only if its drop is significant five seeds
+at a fifth of that. Three seeds decide where the drop is significant at a fiftieth, corrected for the number of cells.
+Five seeds with a drop at that fifth, of which the first alone shows none, are suspect. All cells together are tested by
+their pooled interquartile mean, speeds by their median and MAD. No drop smaller than a margin counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rlbench.records import files
 from rlbench.report.estimate import curve_mean, mean, sample_std
 from rlbench.report.reference_files import Name
 from rlbench.report.reference_table import CellKey, cell_name
-from rlbench.report.remarks import second_remark
+from rlbench.report.remarks import conflicting_remark
 from rlbench.report.runs import Run
 from rlbench.report.verdict import ALPHA, holm, lower_tail
 
@@ -40,11 +40,11 @@ KIND = "rlbench baseline"
 MAX_VALUE = 1e100  # score or speed; the square of a larger one overflows
 
 MARGIN = 0.05  # the smallest drop that counts, as a share of the way from the random policy to the baseline
-CONFIRM_SEEDS = 5  # seeds at which the second stage decides
-OUTRIGHT = 3  # seeds that suffice for a decision at the first stage, if a drop is beyond doubt
-DOUBTLESS = 50
-"""Divisor of ``alpha``, before Holm's correction over all cells, for a decision at the first stage. Scores have longer
-tails than a normal distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
+MIN_SEEDS_CELL = 5  # seeds for a decision by the tests of one cell
+MIN_SEEDS_OVERALL = 3  # seeds for a decision by the test over all cells
+OVERALL_DIVISOR = 50
+"""Divisor of ``alpha``, before Holm's correction, in the test over all cells. Scores have longer tails than a normal
+distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
 
 SLOWER = 0.03  # the smallest loss of speed that counts, as a share
 BLOCK, WARN = 4.0, 2.5
@@ -109,7 +109,7 @@ _BASELINE: Final = TypeAdapter(Baseline)
 
 
 def curve_score(run: Run) -> float:
-    """The score of an evaluated run: the mean of its whole curve."""
+    """The score of an evaluated run: the mean of its learning curve."""
     return curve_mean(run.evaluations, run.budget)
 
 
@@ -120,8 +120,8 @@ def baseline_of(runs_by_cell: Mapping[CellKey, Runs]) -> Baseline:
         UsageError: a seed has a second whole record with other numbers.
     """
     for key, runs in sorted(runs_by_cell.items()):
-        if second := runs.second(runs.complete):
-            raise UsageError(f"{cell_name(key)}: {second_remark(second)}")
+        if conflicting := runs.conflicting(runs.complete):
+            raise UsageError(f"{cell_name(key)}: {conflicting_remark(conflicting)}")
     every = [run for runs in runs_by_cell.values() for run in runs.complete]
     return Baseline(
         commits=tuple(sorted({str(run.environment.get("commit")) for run in every})),
@@ -207,9 +207,9 @@ def drop_of(baseline: Sequence[float], later: Sequence[float], random: float | N
 
 def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
     """Test the seeds of each cell in two stages, or in one if the drop is significant over all cells."""
-    p_values = [d.every if d.seeds >= OUTRIGHT and d.fall > d.least else None for d in drops]
-    beyond_doubt = holm([1.0 if p is None else p for p in p_values], alpha / DOUBTLESS)
-    return [_rule_cell(d, alpha, doubtless=certain) for d, certain in zip(drops, beyond_doubt, strict=True)]
+    p_values = [d.every if d.seeds >= MIN_SEEDS_OVERALL and d.fall > d.least else None for d in drops]
+    overall = holm([1.0 if p is None else p for p in p_values], alpha / OVERALL_DIVISOR)
+    return [_rule_cell(d, alpha, significant_overall=certain) for d, certain in zip(drops, overall, strict=True)]
 
 
 def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
@@ -239,7 +239,7 @@ def rule_pooled(
 
     usable = [cell for cell in cells if len(cell[0]) > 1 and cell[1] and mean(cell[0]) - cell[2] > sample_std(cell[0])]
     runs = sum(len(later) for _, later, _ in usable)
-    if len(usable) < 3 or runs < 2 * CONFIRM_SEEDS:
+    if len(usable) < 3 or runs < 2 * MIN_SEEDS_CELL:
         return Ruling("TOO FEW", f"{runs} runs of {len(usable)} cells")
     generator, expected, later_scores, baseline_scores = np.random.default_rng(SEED), [], [], []
     for baseline, later, random in usable:
@@ -250,20 +250,22 @@ def rule_pooled(
         later_scores.append((np.asarray(later) - random) / scale)
         baseline_scores.append((np.asarray(baseline) - random) / scale)
     now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(baseline_scores))
-    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CONFIRM_SEEDS))
+    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / MIN_SEEDS_CELL))
     text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
 
 
-def _rule_cell(change: Drop, alpha: float, *, doubtless: bool) -> Ruling:
+def _rule_cell(change: Drop, alpha: float, *, significant_overall: bool) -> Ruling:
     text = f"{-change.fall + 0.0:+.4g} over {count_text(change.seeds, 'seed')} (p = {change.every:.2g})"
     if change.fall <= change.least:
         return Ruling("PASSED", text)
-    first, every = change.first < alpha, change.every < alpha / CONFIRM_SEEDS
-    if (doubtless and change.seeds >= OUTRIGHT) or (change.seeds >= CONFIRM_SEEDS and first and every):
+    first, every = change.first < alpha, change.every < alpha / MIN_SEEDS_CELL
+    if (significant_overall and change.seeds >= MIN_SEEDS_OVERALL) or (
+        change.seeds >= MIN_SEEDS_CELL and first and every
+    ):
         return Ruling("REGRESSED", text)
-    if change.seeds < CONFIRM_SEEDS and (first or change.every < alpha):
-        return Ruling("SUSPECT", f"{text}; run {CONFIRM_SEEDS - change.seeds} more seeds to decide")
+    if change.seeds < MIN_SEEDS_CELL and (first or change.every < alpha):
+        return Ruling("SUSPECT", f"{text}; run {MIN_SEEDS_CELL - change.seeds} more seeds to decide")
     if every:  # a rerun of the same code gets here in one of a hundred cells, whatever its first seed
         return Ruling("SUSPECT", f"{text}, but the first seed alone shows no drop; more seeds decide")
     return Ruling("PASSED", text)

@@ -110,7 +110,7 @@ class Cell:
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget, or lost after a look
-    second: int = 0  # second records of its seeds
+    conflicting: int = 0  # seeds with two whole records of other numbers
 
 
 def every_cell(
@@ -134,7 +134,7 @@ def every_cell(
         for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
             returns = dataset_returns(cell.key, group.all, returns_by_file)
             is_good = at is not None and at.word in {"ON TRACK", "AHEAD"}
-            at_step = replace(at, word="OPEN") if at is not None and is_good and cell.second else at
+            at_step = replace(at, word="OPEN") if at is not None and is_good and cell.conflicting else at
             row = replace(cell, verdict=_verdict(verdict, group), at=at_step, dataset_returns=returns)
             table.append(replace(row, note="; ".join(_remarks(row, group, parity.get(cell.key)))))
     return tuple(table)
@@ -152,7 +152,7 @@ def select_last_look(group: Runs) -> Runs:
     looks = max((looks for looks in every if looks is not None), key=lambda looks: looks.count, default=None)
     if looks is None:
         return group
-    ended = {run.seed for run in (*group.scored, *group.other_data, *group.versions, *group.copies)}
+    ended = {run.seed for run in (*group.scored, *group.other_data, *group.other_versions, *group.same_numbers)}
     if lost := tuple(seed for seed in range(looks.current.seeds if looks.count else 0) if seed not in ended):
         return replace(group, lost_seeds=lost)
     count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)
@@ -173,7 +173,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     """The verdict; INCONCLUSIVE at best while a seed is unfinished, lost after a look, or has a second record."""
     if verdict is not None:
         good = verdict.word in {"CONSISTENT", "REPRODUCED", "ABOVE"}
-        may_be_bad = runs.unfinished or runs.lost_seeds or runs.second(runs.complete)
+        may_be_bad = runs.unfinished or runs.lost_seeds or runs.conflicting(runs.complete)
         return Verdict("INCONCLUSIVE") if good and may_be_bad else verdict
     if runs.complete or runs.failed:
         return Verdict("NOT COMPARABLE")
@@ -227,7 +227,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         all_scores=whole.scores if whole is not None else (),
         looks=runs.looks,
         unfinished=len(runs.unfinished) + len(runs.lost_seeds),
-        second=len(runs.second(runs.complete)),
+        conflicting=len(runs.conflicting(runs.complete)),
     )
 
 

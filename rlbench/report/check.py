@@ -18,13 +18,13 @@ from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import is_whole, mean, within
 from rlbench.report.pooled import Kind, pooled_rows
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.remarks import remarks, second_remark
+from rlbench.report.remarks import conflicting_remark, remarks
 from rlbench.report.run_index import LATE, Runs, differences, gather
 from rlbench.report.runs import Run, separate
 from rlbench.report.tables import markdown_row, score_text
 
 if TYPE_CHECKING:
-    from rlbench.report.sources import Sources
+    from rlbench.report.evidence import Evidence
 
 Aspect = Literal["score", "at", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW", "BEHIND"}
@@ -52,7 +52,7 @@ class Finding:
 
 def against_references(
     suite: str,
-    sources: Sources,
+    evidence: Evidence,
     *,
     alpha: float,
     margin: float | None,
@@ -65,11 +65,11 @@ def against_references(
     ``at`` takes the verdicts at equal steps instead of those at the full budget. With ``pool`` an algorithm's verdict
     stands for the cells that it pools. With ``of_imported`` only cells of imported curves count.
     """
-    cells = sources.cells([suite], alpha=alpha, share=margin)
+    cells = evidence.cells([suite], alpha=alpha, share=margin)
     if of_imported:
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"
-    runs_by_cell = sources.with_imported() if of_imported else sources.runs()
+    runs_by_cell = evidence.with_imported() if of_imported else evidence.runs()
     by_look = {key: select_last_look(runs) for key, runs in runs_by_cell.items()}
     rows = [row for row in pooled_rows(cells) if pool and row.kind == kind]
     findings = []
@@ -83,13 +83,13 @@ def against_references(
     findings += [_at_finding(cell, by_look.get(cell.key, Runs())) if at else _score_finding(cell) for cell in alone]
     keys = {cell.key for cell in cells}
     for key, runs in sorted(runs_by_cell.items()):
-        if key.suite == suite and runs.curves and key not in keys and of_imported:
+        if key.suite == suite and runs.imported_curves and key not in keys and of_imported:
             late = f"no evaluation within {runs.budget:,} steps"
             reason = late if runs.of_imported else "rlbench has runs beside them"
-            text = f"{count_text(len(runs.curves), 'imported curve')} left out: {reason}"
+            text = f"{count_text(len(runs.imported_curves), 'imported curve')} left out: {reason}"
             findings.append(_finding(key, "score", "NOT COMPARABLE", text))
         if key.suite == suite and (key in keys or not of_imported):
-            findings += _run_findings(key, runs, (*runs.score_runs[1], *runs.other_data, *runs.versions), at=at)
+            findings += _run_findings(key, runs, (*runs.score_runs[1], *runs.other_data, *runs.other_versions), at=at)
     return findings
 
 
@@ -266,7 +266,7 @@ def _score_findings(
         group, ids, seeds = everything[entry.key], {run.id for run in runs}, {run.seed for run in runs}
         others = [run for run in group.variants if run.id in ids and run.seed not in seeds]
         short = sum(run.status == "interrupted" for run in others) + len(group.unfinished)
-        second = group.second(runs)
+        conflicting = group.conflicting(runs)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""
         before, now = entry.versions, sorted({printable(text) for run in runs if (text := run.env_versions)})
         version_change = ""
@@ -280,9 +280,11 @@ def _score_findings(
         word = ruling.word
         if word == "PASSED":
             other_work = settings_differ or data_differ or version_change
-            word = "TOO FEW" if few or short or second else "SUSPECT" if other_work else word  # the others may be bad
+            word = (
+                "TOO FEW" if few or short or conflicting else "SUSPECT" if other_work else word
+            )  # the others may be bad
         provenance = [] if settings else [*remarks(group)]
-        provenance += [second_remark(second)] if second and runs is not group.complete else []
+        provenance += [conflicting_remark(conflicting)] if conflicting and runs is not group.complete else []
         change = f"with {', '.join(settings)}" if settings else ""
         changes = version_change, settings_change, data_change
         parts = (ruling.reason, few, unfinished, *changes, *provenance, change)
@@ -319,7 +321,10 @@ def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run], *, at: bo
     for run in candidates:
         if run.status == "failed":
             yield _finding(key, "run", "FAILED", f"seed {run.seed}: {run.reason}")
-    for others, where in ((runs.versions, "in other versions of the environment"), (runs.other_data, "on other data")):
+    for others, where in (
+        (runs.other_versions, "in other versions of the environment"),
+        (runs.other_data, "on other data"),
+    ):
         if any(is_whole(run) or (at and run.env_steps) for run in others):
             text = count_text(len(others), "run")
             yield _finding(key, "run", "INCONCLUSIVE", f"{text} {where} left out")

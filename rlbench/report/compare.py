@@ -31,7 +31,7 @@ from rlbench.report.run_index import Runs, gather, setting, with_imported
 from rlbench.report.runs import Run, separate
 
 if TYPE_CHECKING:
-    from rlbench.report.sources import Sources
+    from rlbench.report.evidence import Evidence
 
 COMPARED_PARTS: Final = ("task", "protocol", "budget")
 """The parts of a Spec that define the measurement: scores are comparable only if they are equal."""
@@ -73,13 +73,14 @@ def match_cells(
         for name, side, others in zip(names, sides, (a[0].left_out, b[0].left_out), strict=True):
             group, kinds = side[key], {(run.id, run.data_file) for run in others.all}
             versions, short = (
-                [run for run in part if (run.id, run.data_file) not in kinds] for part in (group.versions, group.short)
+                [run for run in part if (run.id, run.data_file) not in kinds]
+                for part in (group.other_versions, group.short)
             )
             for where, runs in (
                 ("beside the record that counts for their seed", group.duplicates),
                 ("on another file of that name", [run for run in others.other_data if run.status != "interrupted"]),
-                ("in other versions of the environment", [*others.versions, *versions]),
-                ("with the numbers of another seed", others.copies),
+                ("in other versions of the environment", [*others.other_versions, *versions]),
+                ("with the numbers of another seed", others.same_numbers),
                 ("short of the budget", [] if at else [*others.short, *short]),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
@@ -126,8 +127,15 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     if runs.complete or documented.short or any(run.budget >= runs.budget for run in runs.failed):
         return [SettingRuns(documented, default=True, left_out=runs)]
     groups: dict[tuple[str, str | None], Runs] = defaultdict(Runs)
-    for run in (*runs.failed, *runs.short, *runs.other_protocol, *runs.variants, *runs.other_data, *runs.versions):
-        if run not in runs.versions or (run.id, run.data_file) in groups:
+    for run in (
+        *runs.failed,
+        *runs.short,
+        *runs.other_protocol,
+        *runs.variants,
+        *runs.other_data,
+        *runs.other_versions,
+    ):
+        if run not in runs.other_versions or (run.id, run.data_file) in groups:
             group = groups[run.id, run.data_file]
             ended = run.status == "done" or run.env_steps >= run.budget  # killed after its last evaluation
             part = group.complete if ended and run.evaluations else group.short
@@ -218,7 +226,7 @@ class Comparison:
         return min(len(scores) for task in self.tasks for scores in (task.first, task.second))
 
 
-def compare(first: str, second: str, evidence: Sources, suite: str | None, *, at: bool = False) -> Comparison:
+def compare(first: str, second: str, evidence: Evidence, suite: str | None, *, at: bool = False) -> Comparison:
     """Compare two results folders cell by cell, or two algorithms task by task, as the names say.
 
     ``at``: at equal steps, the largest that both sides of a task have reached, instead of by ended runs.
@@ -264,7 +272,7 @@ def _folders(
     return first, second
 
 
-def _algorithms(names: tuple[str, str], evidence: Sources, suite: str | None) -> RunsOfSides:
+def _algorithms(names: tuple[str, str], evidence: Evidence, suite: str | None) -> RunsOfSides:
     cells = _of_suite(evidence.with_imported(), suite)
     algorithms = sorted({key.algorithm for key in cells})
     if not algorithms:

@@ -19,7 +19,7 @@ from rlbench.config.names import count_text, steps_text
 from rlbench.report.estimate import TOLERANCE, curves_within, interval, mean
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, margin_of
-from rlbench.report.reference_table import CellKey, reference_spec, scale_of
+from rlbench.report.reference_table import CellKey, documented_spec, scale_of
 from rlbench.report.runs import Evaluation, Run
 from rlbench.report.verdict import (
     ALPHA,
@@ -165,7 +165,7 @@ class AtStep:
 
 def reference_curve(key: CellKey) -> ReferenceCurve | None:
     """The documented curve of a cell; None where none is printed with a std over seeds, or no suite has the cell."""
-    curve, spec = curve_of(key), reference_spec(*key[:3])
+    curve, spec = curve_of(key), documented_spec(*key[:3])
     if curve is None or spec is None or curve.n < 2:
         return None
     return ReferenceCurve(curve=curve, budget=spec.budget.steps, epoch=spec.budget.epoch)

@@ -162,7 +162,7 @@ def _verify_run(folder: Path, findings: Findings) -> Iterator[str]:
 
 def _contradictions(record: Record) -> Iterator[str]:
     spec, path, outcome = record.spec, record.folder.resolve(), record.outcome
-    expected = Path(spec.suite, spec.algorithm, *Path(spec.place).parts, spec.id, f"seed={spec.seed}")
+    expected = Path(spec.suite, spec.algorithm, *Path(spec.task_folder).parts, spec.id, f"seed={spec.seed}")
     if path.parts[-len(expected.parts) :] != expected.parts:
         yield f"{record.folder / 'spec.json'}: is the record of {expected}; move it there"
     if outcome is None or outcome.status == "interrupted":

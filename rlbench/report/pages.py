@@ -39,8 +39,8 @@ from rlbench.report.verdict import UNDECIDABLE, Word
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
+    from rlbench.report.evidence import Evidence
     from rlbench.report.plots import Kind
-    from rlbench.report.sources import Sources
 
 BEGIN, END = "<!-- begin: what was reproduced -->", "<!-- end -->"
 KINDS = ("interval", "curves")  # figures that the Markdown page shows if they are in ``plots``
@@ -58,7 +58,7 @@ NUMBERS: Final = frozenset({"Seed", "Seeds", "Steps", "Best", "Last", "Hours", "
 SPARK = (90, 22)  # width and height of a seed's curve, in pixels
 
 
-def html_page(suites: Sequence[str], evidence: Sources) -> str:
+def html_page(suites: Sequence[str], evidence: Evidence) -> str:
     """The report of some suites as HTML."""
     runs_by_cell = evidence.runs()
     cells = {suite: evidence.cells([suite]) for suite in suites}
@@ -78,7 +78,7 @@ def html_page(suites: Sequence[str], evidence: Sources) -> str:
     return re.sub(marks, lambda mark: parts[mark[0]], text)
 
 
-def _html_section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Sources) -> str:
+def _html_section(suite: str, cells: Sequence[Cell], runs_by_cell: Mapping[CellKey, Runs], evidence: Evidence) -> str:
     with_score = [cell for cell in cells if cell.measured is not None]
     rest = [cell for cell in cells if cell.measured is None]
     parts = [f'<h2 id="{html.escape(suite)}">{html.escape(suite.capitalize())}</h2>', _tiles(cells)]
@@ -105,14 +105,14 @@ def _tiles(cells: Sequence[Cell]) -> str:
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _figures(suite: str, evidence: Sources, *, several: bool) -> list[str]:
+def _figures(suite: str, evidence: Evidence, *, several: bool) -> list[str]:
     """Curves, and with several runs the statistics over them."""
     large = [_figure(suite, kind, caption, evidence) for kind, caption in LARGE]
     small = [_figure(suite, kind, caption, evidence) for kind, caption in SMALL] if several else []
     return [*large, f'<div class="pair">{"".join(small)}</div>']
 
 
-def _figure(suite: str, kind: Kind, caption: str, evidence: Sources) -> str:
+def _figure(suite: str, kind: Kind, caption: str, evidence: Evidence) -> str:
     from rlbench.report.plots import draw, encode_figure
 
     try:
@@ -205,7 +205,7 @@ def _runs_to_count(runs: Runs) -> list[Run]:
     return [*runs.scored, *runs.short, *runs.variants]
 
 
-def markdown_page(suites: Sequence[str], evidence: Sources) -> str:
+def markdown_page(suites: Sequence[str], evidence: Evidence) -> str:
     """The report of some suites as Markdown; figures in ``plots`` are linked."""
     runs_by_cell = evidence.runs()
     cpu = _most_used(runs_by_cell)
@@ -215,7 +215,7 @@ def markdown_page(suites: Sequence[str], evidence: Sources) -> str:
     return "\n\n".join(["# Results", _totals(cells), _counts(cells), _cost(lacking, cpu), *sections]) + "\n"
 
 
-def with_reproduced(text: str, evidence: Sources) -> str:
+def with_reproduced(text: str, evidence: Evidence) -> str:
     """README with the reproduced scores between its two marks."""
     suites = [suite for suite in SUITES if suite != "toy"]
     cells = evidence.cells(suites)

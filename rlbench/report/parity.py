@@ -31,7 +31,7 @@ from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.run_index import LEFT_OUT, Runs, documented_spec
+from rlbench.report.run_index import LEFT_OUT, Runs, documented_spec_of
 from rlbench.report.runs import Run, keep_one
 from rlbench.report.table_data import fields
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
@@ -83,9 +83,9 @@ class Parity:
     ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
     peer: tuple[float, ...]
     reference: ReferencePoint | None
-    way: float | None  # from the random policy to the reference, else to the peer; None where neither has risen
+    distance: float | None  # from the random policy to the reference, else to the peer; None where neither has risen
     test: CellTest | None
-    word: ParityWord | Literal[""] = ""  # empty where no way is known
+    word: ParityWord | Literal[""] = ""  # empty where no distance is known
 
     @property
     def difference(self) -> float:
@@ -100,9 +100,9 @@ class Parity:
     @property
     def bound_percent(self) -> float | None:
         """The upper bound of the shortfall against the peer, in percent of the distance from the random policy."""
-        if self.test is None or self.test.shortfall is None or self.way is None:
+        if self.test is None or self.test.shortfall is None or self.distance is None:
             return None
-        return 100 * self.test.shortfall / self.way
+        return 100 * self.test.shortfall / self.distance
 
     @property
     def peer_difference(self) -> float | None:
@@ -112,7 +112,8 @@ class Parity:
     @property
     def peer_percent(self) -> float | None:
         """The peer's score minus the reference, in percent of the distance from the random policy."""
-        return None if self.peer_difference is None or self.way is None else 100 * self.peer_difference / self.way
+        difference = self.peer_difference
+        return None if difference is None or self.distance is None else 100 * difference / self.distance
 
 
 class PooledParity(NamedTuple):
@@ -162,7 +163,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    peers, left_out = _peers([run for run in runs.curves if run.origin.get("kind") == "evaluation"])
+    peers, left_out = _peers([run for run in runs.imported_curves if run.origin.get("kind") == "evaluation"])
     files = {run.data_file for run in peers}
     scored_runs = [run for run in runs.evaluated if run.data_file in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
@@ -180,14 +181,14 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
-    way, test, second = None, None, len({run.seed for run in runs.second(runs.complete)})
+    distance, test, conflicting = None, None, len({run.seed for run in runs.conflicting(runs.complete)})
     if scale is not None and (curve is None or curve.has_risen(step)):
-        way = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
-    left_out += tuple(_our_left_out(runs, scored_runs, second=second, below=len(scored_runs) - len(ours)))
-    if way is not None and scale is not None:
+        distance = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
+    left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=len(scored_runs) - len(ours)))
+    if distance is not None and scale is not None:
         floors = [min(scale.random, *ours)] * len(runs.failed)
-        is_open = second or len(theirs) < MIN_SEEDS
-        test = CellTest(word="INCONCLUSIVE") if is_open else _test(ours, floors, theirs, SHARE * way)
+        is_open = conflicting or len(theirs) < MIN_SEEDS
+        test = CellTest(word="INCONCLUSIVE") if is_open else _test(ours, floors, theirs, SHARE * distance)
         ours += floors
     origins = [run.origin for run in peers]
     return Parity(
@@ -202,17 +203,18 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         ours=tuple(ours),
         peer=tuple(theirs),
         reference=point,
-        way=None if second else way,  # and so no cell of a pooled row
+        distance=None if conflicting else distance,  # and so no cell of a pooled row
         test=test,
     )
 
 
-def _our_left_out(runs: Runs, scored_runs: Sequence[Run], *, second: int, below: int) -> Iterator[str]:
-    """Count the seeds with ``second`` records, those ``below`` the step, and the runs that are no repeats."""
-    if second:
-        yield f"second records of {count_text(second, 'seed')} of rlbench"
+def _our_left_out(runs: Runs, scored_runs: Sequence[Run], *, conflicting: int, below: int) -> Iterator[str]:
+    """Count the seeds with two records, those ``below`` the step, and the runs that are no repeats."""
+    if conflicting:
+        yield f"second records of {count_text(conflicting, 'seed')} of rlbench"
     other_data = len(runs.other_data) + len(runs.evaluated) - len(scored_runs)
-    counts = {"other_data": other_data, "versions": len(runs.versions), "copies": len(runs.copies)}
+    other_versions, same_numbers = len(runs.other_versions), len(runs.same_numbers)
+    counts = {"other_data": other_data, "other_versions": other_versions, "same_numbers": same_numbers}
     yield from (f"{count_text(count, 'run')} of rlbench {LEFT_OUT[part]}" for part, count in counts.items() if count)
     if below:
         yield f"{count_text(below, 'seed')} of rlbench below the step"
@@ -227,14 +229,16 @@ def _test(ours: Sequence[float], floors: Sequence[float], theirs: Sequence[float
 
 def _effect(row: Parity) -> Effect | None:
     variance = sample_std(row.ours) ** 2 / len(row.ours) + sample_std(row.peer) ** 2 / len(row.peer)
-    return Effect(row.difference / row.way, variance / row.way**2) if row.way is not None and variance else None
+    if row.distance is None or not variance:
+        return None
+    return Effect(row.difference / row.distance, variance / row.distance**2)
 
 
 def _peer(row: Parity) -> Effect | None:
-    if row.way is None or row.reference is None or row.peer_difference is None:
+    if row.distance is None or row.reference is None or row.peer_difference is None:
         return None
     variance = sample_std(row.peer) ** 2 / len(row.peer) + variance_of_mean(row.reference.std, row.reference.n)
-    return Effect(row.peer_difference / row.way, variance / row.way**2) if variance else None
+    return Effect(row.peer_difference / row.distance, variance / row.distance**2) if variance else None
 
 
 def _other_versions(packages: Iterable[str], ours: Iterable[Run]) -> tuple[str, ...]:
@@ -264,7 +268,7 @@ def _library(curve: Run) -> str:
 
 def _other_kind(curve: Run) -> str:
     """The settings or the environment of a curve that are not those of its cell; empty where they are."""
-    settings, env_id, spec = str(curve.origin["settings"]), str(curve.origin["env_id"]), documented_spec(curve)
+    settings, env_id, spec = str(curve.origin["settings"]), str(curve.origin["env_id"]), documented_spec_of(curve)
     if settings not in {"", spec.id if spec else ""}:
         return f"settings {settings}"
     name = env_id.rpartition("/")[2]

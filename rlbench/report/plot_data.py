@@ -21,7 +21,7 @@ from rlbench.report.runs import Run, separate
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
-    from rlbench.report.sources import Sources
+    from rlbench.report.evidence import Evidence
 
 MAX_POINTS = 300  # most points of a curve
 Clock = Literal["hours", "agent steps", "gradient steps"]
@@ -63,7 +63,7 @@ class AlgorithmScores:
 
 
 def find_cells(
-    suite: str, evidence: Sources, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
+    suite: str, evidence: Evidence, tasks: Sequence[str] = (), algorithms: Sequence[str] = ()
 ) -> dict[CellKey, Runs]:
     """The runs of the cells that the globs name, in the references' order."""
     runs, references = evidence.with_imported(), primary_references(suite)
@@ -72,7 +72,7 @@ def find_cells(
 
 
 def panels(
-    suite: str, evidence: Sources, cells: Mapping[CellKey, Runs], *, by_name: bool = False, hours: bool = False
+    suite: str, evidence: Evidence, cells: Mapping[CellKey, Runs], *, by_name: bool = False, hours: bool = False
 ) -> tuple[Panel, ...]:
     """The measured tasks of ``cells``, or all where they were chosen ``by_name``: then some are documented alone.
 
@@ -145,7 +145,7 @@ class ShortfallRow(NamedTuple):
     half: float  # of the interval whose lower end is the shortfall bound: 90 %, under looks wider
 
 
-def shortfall_rows(suite: str, evidence: Sources, cells: Mapping[CellKey, Runs]) -> tuple[ShortfallRow, ...]:
+def shortfall_rows(suite: str, evidence: Evidence, cells: Mapping[CellKey, Runs]) -> tuple[ShortfallRow, ...]:
     """The rows of ``cells`` that have a shortfall bound, in the table's order."""
     rows = []
     for cell in evidence.cells([suite]):
@@ -175,7 +175,7 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
-def runs_not_drawn(cells: Mapping[CellKey, Runs], evidence: Sources, *, by_name: bool) -> dict[CellKey, Runs]:
+def runs_not_drawn(cells: Mapping[CellKey, Runs], evidence: Evidence, *, by_name: bool) -> dict[CellKey, Runs]:
     """The runs of each cell that no curve of ``panels`` shows."""
     own, hidden = gather(evidence.own), dict[CellKey, Runs]()
     for key, runs in cells.items():
@@ -221,7 +221,7 @@ def line_of(algorithm: str, runs: Sequence[Run], clock: Clock) -> Line | None:
     return Line(algorithm=algorithm, runs=len(curves), x=x, mean=middle, low=middle - std, high=middle + std)
 
 
-def nothing_to_draw(suite: str, evidence: Sources) -> UsageError:
+def nothing_to_draw(suite: str, evidence: Evidence) -> UsageError:
     """The error of a suite without a curve."""
     return UsageError(
         f"{evidence.own}: no finished run of {suite} to draw; run some, or name a documented task with --task"

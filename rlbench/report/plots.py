@@ -37,7 +37,7 @@ from rlbench.report.tables import STYLES
 from rlbench.suites import SUITES
 
 if TYPE_CHECKING:
-    from rlbench.report.sources import Sources
+    from rlbench.report.evidence import Evidence
 
 with chdir(DATA) if os.path.lexists("matplotlibrc") else nullcontext():  # matplotlib would read a foreign one
     from matplotlib.artist import Artist
@@ -97,7 +97,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "x", "+", "d", "1",
 def draw(
     suite: str,
     kind: Kind,
-    evidence: Sources,
+    evidence: Evidence,
     *,
     tasks: Sequence[str] = (),
     algorithms: Sequence[str] = (),

@@ -149,7 +149,7 @@ def _is_imported(cell: Cell) -> bool:
 
 def _full(cell: Cell) -> Sides | None:
     reference = cell.documented
-    if reference is None or cell.test is None or cell.unfinished or cell.second:
+    if reference is None or cell.test is None or cell.unfinished or cell.conflicting:
         return None
     random = on_scale(scale_of(cell.key), reference.estimator)
     return _lower(cell.scores, cell.all_scores), reference.score, reference.std, reference.n, random
@@ -157,7 +157,7 @@ def _full(cell: Cell) -> Sides | None:
 
 def _at(cell: Cell) -> Sides | None:
     at, scale = cell.at, scale_of(cell.key)
-    if at is None or at.test is None or cell.second:
+    if at is None or at.test is None or cell.conflicting:
         return None
     random = scale.random if scale else None
     return _lower(at.scores, at.all_scores), at.reference.mean, at.reference.std, at.reference.n, random

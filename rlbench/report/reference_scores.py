@@ -26,11 +26,11 @@ from rlbench.report.reference_table import (
     base_of,
     cell_name,
     data_rows,
+    documented_spec,
     last_digit,
     on_scale,
     protocol_of,
     published_scores,
-    reference_spec,
     row_of,
     scale_of,
     sourced,
@@ -264,7 +264,7 @@ def _as_long(key: CellKey, first: ReferenceScore, others: list[ReferenceScore]) 
 
     REINFORCE was printed within 10 M steps, A2C within 3 M; within 1 M their best is another number.
     """
-    spec = reference_spec(*key[:3])
+    spec = documented_spec(*key[:3])
     if spec is None or first.limit in {None, spec.budget.steps}:
         return first
     alike = (score for score in others if score.estimator == first.estimator)
@@ -344,13 +344,13 @@ def resolution(key: CellKey, reference: ReferenceScore) -> float:
     It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
     point in one game of an evaluation.
     """
-    spec = reference_spec(*key[:3]) if key.task.endswith(WHOLE) else None
+    spec = documented_spec(*key[:3]) if key.task.endswith(WHOLE) else None
     return max(reference.resolution, 1 / spec.protocol.episodes if spec else 0.0)
 
 
 def threshold(key: CellKey, reference: ReferenceScore) -> float | None:
     """The mean return at which both the reference run and ours stop; None if one of them does not."""
-    spec = reference_spec(*key[:3]) if reference.stops else None
+    spec = documented_spec(*key[:3]) if reference.stops else None
     stop = spec.protocol.stop if spec else None
     return stop if stop is not None and reference.score >= stop else None
 

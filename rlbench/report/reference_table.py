@@ -118,7 +118,7 @@ def cell_of(spec: Spec) -> CellKey:
 
 
 @cache
-def reference_spec(
+def documented_spec(
     suite: str, algorithm: str, task: str, dataset: str = "", package: Package | None = None
 ) -> Spec | None:
     """The documented settings of a cell, or None where this version has none; of other data, those they begin with.

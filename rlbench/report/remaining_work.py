@@ -22,13 +22,13 @@ from rlbench.records.machine import has_gpu, processor
 from rlbench.report.equal_steps import AtStep, at_equal_steps, reference_curve
 from rlbench.report.estimate import is_whole
 from rlbench.report.reference_scores import reference_cells
-from rlbench.report.reference_table import CellKey, reference_spec, row_of
+from rlbench.report.reference_table import CellKey, documented_spec, row_of
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import MAX_MORE_SEEDS, MIN_SEEDS, Verdict
 
 if TYPE_CHECKING:
     from rlbench.config.footprint import Footprint
-    from rlbench.report.sources import Sources
+    from rlbench.report.evidence import Evidence
 
 HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 
@@ -62,7 +62,7 @@ class RemainingRuns:
 
 def remaining_runs(
     suite: str,
-    evidence: Sources,
+    evidence: Evidence,
     *,
     algorithms: Sequence[str] = (),
     seeds: Sequence[int] = tuple(range(10)),
@@ -167,7 +167,11 @@ def _remaining(
     end = until if informative and until is not None else spec.budget.steps if spec else 0
     own_id = spec.id if spec else ""
     steps_of = {run.seed: min(run.env_steps, end) for run in runs.short if run.id == own_id}  # others are not resumed
-    others = (run for run in (*runs.other_data, *runs.versions, *runs.copies) if run.id == own_id and is_whole(run))
+    others = (
+        run
+        for run in (*runs.other_data, *runs.other_versions, *runs.same_numbers)
+        if run.id == own_id and is_whole(run)
+    )
     done = {run.seed for run in (*runs.scored, *others)}
     done |= {run.seed for run in runs.short if informative and run.env_steps >= end}
     missing = tuple(seed for seed in seeds if seed not in done)
@@ -208,7 +212,7 @@ def _similar_ratio(key: CellKey, other: CellKey) -> bool:
 def _spec(key: CellKey) -> Spec | None:
     needs_data = key.suite == "offline" and key.dataset  # without its data, a row cannot run on the environment alone
     tasks = (key.dataset,) if needs_data else (key.dataset, key.task)
-    specs = (reference_spec(key.suite, key.algorithm, task) for task in tasks)
+    specs = (documented_spec(key.suite, key.algorithm, task) for task in tasks)
     return next((spec for spec in specs if spec is not None), None)
 
 

@@ -36,24 +36,24 @@ def remarks(group: Runs) -> Iterator[str]:
         yield f"{count_text(len(earlier), 'attempt')} put aside ({failed} failed)"
     if group.other_data:
         yield f"{count_text(len(group.other_data), 'run')} on another file of that name"
-    if group.versions:
-        others = sorted({text for run in group.versions if (text := run.env_versions) is not None})
-        yield f"{count_text(len(group.versions), 'run')} in other versions of the environment ({', or '.join(others)})"
-    if group.copies:
-        have = "has" if len(group.copies) == 1 else "have"
-        yield f"{count_text(len(group.copies), 'run')} {have} the numbers of another seed"
-    second = group.second(group.complete)
-    if second:
-        yield second_remark(second)
-    if count := len(group.duplicates) - len(second):
+    if group.other_versions:
+        versions = ", or ".join(sorted({v for run in group.other_versions if (v := run.env_versions) is not None}))
+        yield f"{count_text(len(group.other_versions), 'run')} in other versions of the environment ({versions})"
+    if group.same_numbers:
+        have = "has" if len(group.same_numbers) == 1 else "have"
+        yield f"{count_text(len(group.same_numbers), 'run')} {have} the numbers of another seed"
+    conflicting = group.conflicting(group.complete)
+    if conflicting:
+        yield conflicting_remark(conflicting)
+    if count := len(group.duplicates) - len(conflicting):
         yield f"not counted: {count_text(count, 'more record')} of the same seeds"
     yield from _version_differences(runs)
 
 
-def second_remark(second: Sequence[Run]) -> str:
+def conflicting_remark(conflicting: Sequence[Run]) -> str:
     """The seeds of second records, and the folder of one."""
-    seeds = sorted({run.seed for run in second})
-    names, folder = ", ".join(map(str, seeds)), printable(str(second[0].folder))
+    seeds = sorted({run.seed for run in conflicting})
+    names, folder = ", ".join(map(str, seeds)), printable(str(conflicting[0].folder))
     have = f"seed {names} has a second record" if len(seeds) == 1 else f"seeds {names} have second records"
     return f"{have} with other numbers, not counted: move one of a seed's two records, such as {folder}"
 
@@ -83,9 +83,9 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
 
     ``parity`` is the cell's comparison with the curves, where it has runs of rlbench as well.
     """
-    if not runs.curves:
+    if not runs.imported_curves:
         return
-    origins = [run.origin for run in runs.curves]
+    origins = [run.origin for run in runs.imported_curves]
     if not runs.of_imported:
         yield parity or f"{len(origins)} imported curves are not counted"
         return

@@ -26,7 +26,7 @@ from rlbench.records.looks import Looks
 from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import FULL, best, is_whole, one_an_epoch, within
 from rlbench.report.reference_scores import is_of_training, primary_references
-from rlbench.report.reference_table import CellKey, reference_spec, row_of
+from rlbench.report.reference_table import CellKey, documented_spec, row_of
 from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, read_run, separate
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
@@ -43,8 +43,8 @@ LEFT_OUT: Final = {
     "other_protocol": "of another protocol",
     "variants": "of other settings",
     "other_data": "on another data file",
-    "versions": "in other versions of the environment",
-    "copies": "with the numbers of another seed",
+    "other_versions": "in other versions of the environment",
+    "same_numbers": "with the numbers of another seed",
     "duplicates": "beside the record that counts for their seed",
 }
 """Parts of ``Runs`` that no score has, and their names."""
@@ -61,10 +61,12 @@ class Runs:
     other_protocol: list[Run] = field(default_factory=list)  # or another environment; ended, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
     other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
-    versions: list[Run] = field(default_factory=list)  # the documented settings, in other versions of the environment
-    copies: list[Run] = field(default_factory=list)  # the numbers of another seed
+    other_versions: list[Run] = field(
+        default_factory=list
+    )  # the documented settings, in other versions of the environment
+    same_numbers: list[Run] = field(default_factory=list)  # the numbers of another seed
     duplicates: list[Run] = field(default_factory=list)  # better or shorter records of a seed, no parts of another
-    curves: list[Run] = field(default_factory=list)  # curves that other programs measured
+    imported_curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     interval: int = 0  # steps to which only the nearest imported return counts, where there are more
     later_seeds: int = 0  # finished runs of seeds that the next look will count
@@ -111,9 +113,9 @@ class Runs:
     @property
     def all(self) -> tuple[Run, ...]:
         """All runs without copies and the better of two records of a seed."""
-        return (*self.scored, *self.short, *self.other_protocol, *self.variants, *self.other_data, *self.versions)
+        return (*self.scored, *self.short, *self.other_protocol, *self.variants, *self.other_data, *self.other_versions)
 
-    def second(self, runs: Iterable[Run]) -> list[Run]:
+    def conflicting(self, runs: Iterable[Run]) -> list[Run]:
         """Whole records of other numbers, which may be worse, beside those of ``runs`` with equal settings and seed."""
         seeds = {(run.id, run.seed) for run in runs}
         return [run for run in self.duplicates if (run.id, run.seed) in seeds and is_whole(run)]
@@ -177,7 +179,7 @@ def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
     from rlbench.config.overrides import flatten, written
 
-    default = documented_spec(run)
+    default = documented_spec_of(run)
     if default is None:
         return []
     theirs = {setting.path: setting.value for setting in flatten(default.model_dump(mode="json"), "")}
@@ -189,7 +191,7 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    default = documented_spec(run)
+    default = documented_spec_of(run)
     runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
         has_ended = run.status in {"done", "failed"}
@@ -215,9 +217,9 @@ def _differs_in_protocol(run: Run, default: Spec) -> bool:
     return theirs == {name: value for name, value in run.settings.items() if name not in ignored}
 
 
-def documented_spec(run: Run) -> Spec | None:
+def documented_spec_of(run: Run) -> Spec | None:
     """The documented settings of a run's cell; None where none are documented."""
-    return reference_spec(run.suite, run.algorithm, run.task, run.dataset, _package(run))
+    return documented_spec(run.suite, run.algorithm, run.task, run.dataset, _package(run))
 
 
 def _package(run: Run) -> Package | None:
@@ -262,14 +264,14 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
         group.sort(key=lambda run: run.seed)
         own = cells.get(key, Runs())
         cells[key] = _as_runs(key, group) if not own.all else own
-        cells[key].curves = group
+        cells[key].imported_curves = group
     return cells
 
 
 def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
-    default = documented_spec(curves[0])
+    default = documented_spec_of(curves[0])
     limit = reference.limit if reference else None
     longest = max(curve.budget for curve in curves)
     cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))
@@ -285,7 +287,7 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
         end = min(curve.budget, cells.budget)
         run = replace(curve, evaluations=spaced, budget=end, env_steps=end)
         if run.digest and first[run.digest] is not curve:
-            cells.copies.append(run)
+            cells.same_numbers.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
         elif run.env_steps >= FULL * cells.budget and spaced and spaced[-1].env_steps >= LATE * cells.budget:

@@ -265,7 +265,7 @@ def separate(group: Runs) -> None:
     """Move runs that are no repeats out of a cell's runs: other files, other versions, copies."""
     scoring = [group.complete, group.failed, group.short]
     _of_one(attrgetter("data_file"), [*scoring, group.other_protocol], group.other_data)
-    _of_one(attrgetter("env_versions"), scoring, group.versions)
+    _of_one(attrgetter("env_versions"), scoring, group.other_versions)
     _of_one_seed(group)
     _of_one_curve(group)
 
@@ -310,7 +310,7 @@ def _rank(run: Run) -> tuple[bool, float, bool, float]:
 def _of_one_curve(group: Runs) -> None:
     """Keep the lowest seed of runs with equal losses: they are copies of one run."""
     first = {run.digest: run for run in reversed(group.complete)}
-    group.copies += [run for run in group.complete if run.has_learned and first[run.digest] is not run]
+    group.same_numbers += [run for run in group.complete if run.has_learned and first[run.digest] is not run]
     group.complete[:] = [run for run in group.complete if not run.has_learned or first[run.digest] is run]
 
 

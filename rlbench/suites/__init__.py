@@ -225,6 +225,8 @@ def check_algorithm(suite: str, algorithm: str) -> None:
 def _unknown_task(suite: str, task: str) -> UsageError:
     """The error of a task that a suite does not have, with the nearest; ``ALE/Pong-v5`` is Pong with other settings."""
     tasks = _module(suite).TASKS
+    if task == "*":  # the default of ``run``
+        return UsageError(f"{suite} has no documented task; name one with --task: {_shortlist(list(tasks))}")
     game = re.fullmatch(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?-v[0-9]+", task)
     if game and (name := f"{game[1]}NoFrameskip-v4") in tasks:
         return UsageError(

@@ -22,7 +22,7 @@ from rlbench.sweep.events import Event, Exited, from_line
 from rlbench.sweep.plan import Job, Machine, Placement, place
 
 PATIENCE = 25.0  # seconds that a process has to save its state and end
-POLL_SECONDS = 0.2  # seconds between two looks at the free memory
+POLL_SECONDS = 0.2  # seconds between two checks of the free memory
 
 
 class Worker:

@@ -26,7 +26,7 @@ from rlbench.sweep.local import PATIENCE, CommandLine, Worker, environment
 from rlbench.sweep.plan import Job
 
 INTERVAL = 2.0  # seconds between two Progress events of a task
-POLL_SECONDS = 5.0  # seconds between two looks at the number of machines
+POLL_SECONDS = 5.0  # seconds between two checks of the number of machines
 INSTALL = ".venv/bin/pip install -c constraints.txt ray"
 
 

@@ -27,7 +27,7 @@ from rlbench.sweep.plan import Job
 
 RETRIES = 2  # times a job whose process died is started again; a run that failed is not
 LOSSES = 20  # times a job whose machine was lost is started again
-POLL_SECONDS = 2.0  # seconds between two looks at a job that another process holds
+POLL_SECONDS = 2.0  # seconds between two checks of a job that another process holds
 WAIT = 0.25  # seconds to wait for an event of the running jobs
 
 
@@ -74,7 +74,7 @@ class Display(Protocol):
 
 
 @dataclass(slots=True)
-class _Attempts:
+class _JobState:
     force: bool
     real_path: str  # of the folder, at the start
     died: int = 0
@@ -82,7 +82,7 @@ class _Attempts:
     started: bool = False
     begun: bool = False  # the present process holds the folder
     since: float = 0.0
-    look: float = 0.0  # earliest time of the next start
+    next_start: float = 0.0  # earliest time of the next start
 
 
 @dataclass(slots=True)
@@ -101,11 +101,11 @@ class Sweep:
     endings: dict[str, Ending] = field(default_factory=dict)
     _waiting: list[Job] = field(default_factory=list)
     _running: dict[str, Job] = field(default_factory=dict)
-    _attempts: dict[str, _Attempts] = field(default_factory=dict)
+    _states: dict[str, _JobState] = field(default_factory=dict)
 
     def run(self) -> list[Ending]:
         """Run every job to its end, or until a signal; return their endings in the order of the jobs."""
-        self._attempts = {job.name: _Attempts(force=self.force, real_path=realpath(job.folder)) for job in self.jobs}
+        self._states = {job.name: _JobState(force=self.force, real_path=realpath(job.folder)) for job in self.jobs}
         self._waiting = [job for job in self.jobs if not self._has_ended(job)]
         while (self._waiting or self._running) and self.stop.signal is None:
             self._start()
@@ -122,27 +122,27 @@ class Sweep:
     def _start(self) -> None:
         """Start the jobs that there is room for; drop those that another process has finished meanwhile."""
         for job in list(self._waiting):
-            attempt = self._attempts[job.name]
-            if self.stop.signal is not None or attempt.look > monotonic() or not self.executor.has_room(job):
+            state = self._states[job.name]
+            if self.stop.signal is not None or state.next_start > monotonic() or not self.executor.has_room(job):
                 continue
             if self._has_ended(job):
                 self._waiting.remove(job)
             elif not self.executor.in_process and is_locked(job.folder):
-                attempt.look = monotonic() + POLL_SECONDS
+                state.next_start = monotonic() + POLL_SECONDS
             else:
                 self._waiting.remove(job)
                 try:
-                    self.executor.start(job, force=attempt.force)
+                    self.executor.start(job, force=state.force)
                 except (RlbenchError, OSError) as error:  # its folder cannot be used; the other jobs go on
                     self._end(job, "refused" if isinstance(error, UsageError) else "halted", str(error))
                     continue
                 self._running[job.name] = job
-                attempt.started, attempt.begun, attempt.since = True, False, monotonic()
+                state.started, state.begun, state.since = True, False, monotonic()
                 self.display.begin(job)
 
     def _has_ended(self, job: Job) -> bool:
         """Record the ending of a job that has ended before."""
-        if self._attempts[job.name].force or not (job.folder / "outcome.json").exists():
+        if self._states[job.name].force or not (job.folder / "outcome.json").exists():
             return False
         try:
             record = read_record(job.folder)
@@ -158,17 +158,17 @@ class Sweep:
         return True
 
     def _handle(self, job: Job, event: Event) -> None:
-        attempt = self._attempts[job.name]
+        state = self._states[job.name]
         if isinstance(event, Begun):
-            attempt.begun, attempt.force = True, False
+            state.begun, state.force = True, False
             self._note(job, {"event": "begun", "number": attempts.attempt_count(job.folder) + 1, "steps": event.steps})
         if not isinstance(event, Exited):
             self.display.show(job, event)
             return
         del self._running[job.name]
         status, reason = self._status(job, event)
-        if attempt.begun or status in {"crashed", "halted", "refused"}:
-            seconds = round(monotonic() - attempt.since, 1)
+        if state.begun or status in {"crashed", "halted", "refused"}:
+            seconds = round(monotonic() - state.since, 1)
             end = {"event": "ended", "how": status, "reason": reason, "code": event.code, "seconds": seconds}
             self._note(job, end)
         if self.executor.in_process:
@@ -179,30 +179,28 @@ class Sweep:
             self._retry_or_end(job, event, status, reason)
 
     def _retry_or_end(self, job: Job, event: Exited, status: Status, reason: str) -> None:
-        attempt = self._attempts[job.name]
-        outcome = None if attempt.force else _outcome(job.folder)
+        state = self._states[job.name]
+        outcome = None if state.force else _outcome(job.folder)
         is_done = outcome is not None and outcome.status == "done"  # by another's record: there is nothing to train
         if status == "running" and not is_locked(job.folder):  # its holder may have finished it, but not for ever
-            attempt.lost += 1
-            if attempt.lost > LOSSES:
+            state.lost += 1
+            if state.lost > LOSSES:
                 status, reason = "crashed", "it ends again and again without a word"
         if status == "running":
-            attempt.look = monotonic() + POLL_SECONDS
+            state.next_start = monotonic() + POLL_SECONDS
             self._waiting.append(job)
             self.display.pause(job, "another process is running it; left alone, and looked at again")
-        elif (
-            status in {"crashed", "halted"} and not is_done and _may_retry(attempt, event) and self.stop.signal is None
-        ):
+        elif status in {"crashed", "halted"} and not is_done and _may_retry(state, event) and self.stop.signal is None:
             self._waiting.append(job)
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
         else:
             # what has halted and cannot begin again has still halted
-            self._end(job, "halted" if status == "refused" and attempt.died else status, reason, _outcome(job.folder))
+            self._end(job, "halted" if status == "refused" and state.died else status, reason, _outcome(job.folder))
 
     def _status(self, job: Job, event: Exited) -> tuple[Status, str]:
         """Status and reason of a job whose process has ended: by its record, else by the exit code."""
-        attempt = self._attempts[job.name]
-        record = None if attempt.force else _record(job.folder)  # the record is of an earlier attempt then
+        state = self._states[job.name]
+        record = None if state.force else _record(job.folder)  # the record is of an earlier attempt then
         outcome = record.outcome if record is not None else None
         if outcome is not None and event.code == ResourceExhausted.exit_code and CHANGED_DURING_RUN in event.reason:
             return "halted", event.reason.removeprefix("rlbench: ")  # another's record was put in the place of its own
@@ -214,7 +212,7 @@ class Sweep:
             return event.status, event.reason
         if self.stop.signal is not None and not event.lost:
             return "interrupted", outcome.reason if outcome is not None else cause(self.stop.signal)
-        return _by_code(event, begun=attempt.begun)
+        return _by_code(event, begun=state.begun)
 
     def _stop_running(self) -> None:
         """After a signal let every process save its state, and kill those that take too long."""
@@ -233,7 +231,7 @@ class Sweep:
     def _end(
         self, job: Job, status: Status, reason: str, outcome: Outcome | None = None, *, quiet: bool = False
     ) -> None:
-        started, workers = self._attempts[job.name].started, not self.executor.in_process
+        started, workers = self._states[job.name].started, not self.executor.in_process
         ending = Ending(
             job=job,
             status=status,
@@ -249,19 +247,19 @@ class Sweep:
 
     def _note(self, job: Job, entry: Mapping[str, object]) -> None:
         """Log an attempt of a worker process; the run itself reports a full disk, or a changed folder."""
-        same_folder = realpath(job.folder) == self._attempts[job.name].real_path  # and no link to another one
+        same_folder = realpath(job.folder) == self._states[job.name].real_path  # and no link to another one
         if same_folder and not self.executor.in_process:
             with suppress(RlbenchError, OSError):
                 attempts.note(job.folder, {**entry, "host": socket.gethostname()})
 
 
-def _may_retry(attempt: _Attempts, event: Exited) -> bool:
+def _may_retry(state: _JobState, event: Exited) -> bool:
     """Count a death or a loss."""
     if event.lost:
-        attempt.lost += 1
-        return attempt.lost <= LOSSES
-    attempt.died += 1
-    return attempt.died <= RETRIES
+        state.lost += 1
+        return state.lost <= LOSSES
+    state.died += 1
+    return state.died <= RETRIES
 
 
 def _complete(record: Record, until: int | None) -> bool:

@@ -38,7 +38,7 @@ class DatasetIdentity(NamedTuple):
     """Identity and normalization of the data set."""
 
     sha256: str
-    scale: State | None  # mean and std of the observations, which the policy needs
+    obs_moments: State | None  # mean and std of the observations, which the policy needs
 
 
 class EvalPool(Stateful, Protocol):
@@ -79,7 +79,7 @@ class OfflineTrainer:
     ) -> None:
         self.updater, self.sampler, self.learner, self.rng = updater, sampler, learner, rng
         self.evaluate, self.eval_pool, self.budget, self.schedules = evaluate, eval_pool, budget, schedules
-        self.data, self.scale = data
+        self.data, self.obs_moments = data
         self.clock = Clock()
         self.inexact: tuple[int, ...] = ()  # gradient steps at which a resume was not bit-exact
         self.pending: list[Epoch] = []  # epochs whose evaluation is pending, in order

@@ -121,9 +121,9 @@ class OnlineTrainer:
         return epoch
 
     @property
-    def scale(self) -> State | None:
+    def obs_moments(self) -> State | None:
         """Running mean and std of the observations, which the policy needs; None without normalization."""
-        return None if self.collector.scale is None else self.collector.scale.state_dict()
+        return None if self.collector.obs_normalizer is None else self.collector.obs_normalizer.state_dict()
 
     @property
     def evaluated_policy(self) -> State:

@@ -41,7 +41,7 @@ class Collector(Stateful, Protocol):
         """True unless a restored state differs from the saved one."""
 
     @property
-    def scale(self) -> Stateful | None:
+    def obs_normalizer(self) -> Stateful | None:
         """Running statistics of the observations, if the environments normalize them."""
 
     def open(self, segment: int) -> None:

@@ -108,7 +108,7 @@ def test_nothing_in_a_dead_row_has_an_effect(cell: str) -> None:
 
 def test_actions_have_the_right_type_and_bounds_without_gradient(cell: str) -> None:
     learner, rollout, info = learner_and_rollout(cell)
-    bound = policy_gradient.action_bound(spec_of(cell).algo, info)
+    bound = policy_gradient.env_action_map(spec_of(cell).algo, info)
     for role in ("act", "eval"):
         action = learner.act(rollout.obs[0], role)
         check_actions(action, info, ENVS)

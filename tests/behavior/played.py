@@ -56,7 +56,7 @@ def play_episodes(agent: Learner, task: str, *, rows: int, epsilon: float) -> Re
     live = ~last
     dataset = Dataset(obs, action * live, reward * live, terminated & live, truncated & live, last)
     episode_list = episodes(dataset)
-    return Recording(dataset, float(episode_list.returns[episode_list.closed].mean()))
+    return Recording(dataset, float(episode_list.returns[episode_list.ended].mean()))
 
 
 def score(agent: Learner, task: str, num_envs: int = 64) -> float:
@@ -67,7 +67,7 @@ def score(agent: Learner, task: str, num_envs: int = 64) -> float:
         envs.send(agent.act(torch.from_numpy(obs.copy()), "eval").numpy())
         step = envs.recv()
         total += step.score * live
-        live &= ~step.over
+        live &= ~step.game_over
         obs = step.obs
     envs.close()
     return float(total.mean())

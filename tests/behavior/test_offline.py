@@ -299,7 +299,7 @@ def test_training_and_evaluation_use_the_datas_normalization(data: Path) -> None
     assert torch.allclose(batch_obs.mean(0), torch.zeros(11, dtype=torch.float64), atol=0.1)
     raw = batch_obs.numpy() * spread + mean
     assert all(np.abs(obs - row).max(1).min() < 1e-5 for row in raw[:50])
-    scaled_obs = trainer.evaluate(0).envs.scale(np.float32(obs[:5]))
+    scaled_obs = trainer.evaluate(0).envs.obs_transform(np.float32(obs[:5]))
     assert np.allclose(scaled_obs, (obs[:5] - mean) / spread, atol=1e-5)
     assert trainer_of(spec_of("td3bc-raw"), data).evaluate(0).envs.__class__.__name__ == "MujocoVector"
 

@@ -91,7 +91,7 @@ def test_best_policy_is_of_the_epoch_in_the_outcome(tmp_path: Path) -> None:
     best_folder = done.folder / "checkpoint" / "best"
     assert not best_folder.exists() or checkpoint.load(best_folder)["epoch"] == done.outcome.best_epoch
     store = locked(spec.model_copy(update={"seed": 4}), tmp_path)
-    trainer = SimpleNamespace(evaluated_policy={}, scale=None)
+    trainer = SimpleNamespace(evaluated_policy={}, obs_moments=None)
     for number in range(2):
         _store_epoch(store, replace(done.epochs[1], number=number, env_steps=number), trainer)
     assert checkpoint.load(store.folder / "checkpoint" / "best")["epoch"] == 0

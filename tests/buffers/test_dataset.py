@@ -220,7 +220,7 @@ def test_interrupted_recording_ends_at_its_last_complete_transition() -> None:
 
 def test_final_rows_belong_to_no_episode() -> None:
     actual = episodes(frame_dataset([Episode(3, terminated=True), Episode(1, terminated=False)]))
-    assert (actual.returns.tolist(), actual.lengths.tolist(), actual.closed.tolist()) == ([6, 1], [3, 1], [True, True])
+    assert (actual.returns.tolist(), actual.lengths.tolist(), actual.ended.tolist()) == ([6, 1], [3, 1], [True, True])
 
 
 def test_mid_game_recording_stacks_frames_of_preceding_final_rows() -> None:

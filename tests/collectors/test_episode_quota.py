@@ -34,7 +34,7 @@ def play(envs: Timed, episodes: int) -> tuple[EpisodeQuota, int]:
     steps, quota = 0, EpisodeQuota(len(envs.lengths), episodes)
     while not quota.is_complete:
         step = envs.recv()
-        quota.add(step.score, envs.live, step.over)
+        quota.add(step.score, envs.live, step.game_over)
         steps += int(envs.live.sum())
     return quota, steps
 

@@ -66,7 +66,7 @@ def evaluation(lengths: Sequence[int], episodes: int) -> tuple[Evaluation, Lengt
         envs=envs,
         seeds=tuple(range(50, 50 + num_envs)),
         episodes=episodes,
-        bound=lambda action: 1 - action,
+        to_env_action=lambda action: 1 - action,
     )
     return evaluator, envs, actor
 

@@ -8,14 +8,14 @@ from rlbench.collectors.explore import EpsilonGreedy, Explorer, GaussianNoise
 
 
 def test_actions_are_uniform_while_the_amount_is_positive() -> None:
-    noise = GaussianNoise(generator=torch.Generator().manual_seed(0), scale=0.1)
+    noise = GaussianNoise(generator=torch.Generator().manual_seed(0), std=0.1)
     noise.set_exploration_rate(1.0)
     action = noise(torch.full((5_000, 2), 0.9))
     assert stats.kstest(action.flatten(), stats.uniform(-1, 2).cdf).pvalue > 1e-3
 
 
 def test_actions_are_then_the_policys_with_gaussian_noise_within_bounds() -> None:
-    noise = GaussianNoise(generator=torch.Generator().manual_seed(0), scale=0.1)
+    noise = GaussianNoise(generator=torch.Generator().manual_seed(0), std=0.1)
     noise.set_exploration_rate(0.0)
     action = noise(torch.tensor([[0.0, 0.95]]).repeat(5_000, 1)).double()
     assert stats.kstest(action[:, 0], stats.norm(0, 0.1).cdf).pvalue > 1e-3
@@ -37,7 +37,7 @@ def test_any_amount_draws_equally_many_numbers(kind: type[Explorer], rates: tupl
     states = []
     for rate in rates:
         generator = torch.Generator().manual_seed(0)
-        explorer = kind(generator=generator, **({"actions": 3} if kind is EpsilonGreedy else {"scale": 0.1}))
+        explorer = kind(generator=generator, **({"actions": 3} if kind is EpsilonGreedy else {"std": 0.1}))
         explorer.set_exploration_rate(rate)
         explorer(torch.zeros(4, dtype=torch.int64) if kind is EpsilonGreedy else torch.zeros(4, 2))
         states.append(generator.get_state())

@@ -134,8 +134,8 @@ def test_collector_resumes_from_its_state_in_mid_game(stop: int, *, normalized: 
     def opened() -> tuple[Collector, RingBuffer, list[Scripted]]:
         runner, ring, envs = collector(epsilon=0.5)
         if normalized:
-            plain, runner.scale = runner.open_envs, (scale := ObsNormalizer(()))
-            runner.open_envs = lambda segment: Normalized(plain(segment), scale, learning=True)
+            plain, runner.obs_normalizer = runner.open_envs, (normalizer := ObsNormalizer(()))
+            runner.open_envs = lambda segment: Normalized(plain(segment), normalizer, learning=True)
         return runner, ring, envs
 
     whole, buffer, _ = opened()

@@ -24,7 +24,7 @@ FAMILIES = {
 @pytest.mark.parametrize("cell", FAMILIES, ids="/".join)
 def test_families_declare_their_requirements_and_abilities(cell: tuple[str, str, str]) -> None:
     algo = suites.spec(*cell).algo
-    assert (algo.learns_from, algo.vectors_only, algo.epsilon_greedy, algo.wide) == FAMILIES[cell]
+    assert (algo.learns_from, algo.vectors_only, algo.epsilon_greedy, algo.gains_from_threads) == FAMILIES[cell]
     assert set(algo.smoke_limits) <= dict(fields(algo)).keys()
     assert (algo.updates_per_step > 0) == (algo.learns_from == "replay")
 
@@ -34,7 +34,7 @@ def test_second_thread_pays_from_a_width_of_layers(widths: str, wide: bool) -> N
     spec = apply_settings(
         suites.spec("mujoco", "sac", "Hopper-v4"), [parse(f"algo.widths=[{widths}]"), parse("algo.batch=256")]
     )
-    assert spec.algo.wide == wide
+    assert spec.algo.gains_from_threads == wide
 
 
 def test_algorithms_of_similar_speed_share_a_group() -> None:

@@ -4,7 +4,7 @@ import json
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 
 from rlbench.curves.formats import ImportOptions, read_curves, resolved_task
-from rlbench.errors import RefusedFile, UnknownName
+from rlbench.errors import RefusedFile, UnknownName, UsageError
 from rlbench.records.imported import ImportedCurve
 from rlbench.report.exports import _frame_record
 
@@ -71,6 +71,7 @@ def read(path: Path, **changes: str) -> list[ImportedCurve]:
         (["seed_0.csv", "seed_10.csv", "seed_2.csv"], [0, 10, 2]),
         (["0/progress.csv", "3/progress.csv"], [0, 3]),
         (["2024/run_a.csv", "2024/run_b.csv"], [0, 1]),
+        (["run_seed_1/eval.csv", "ppo_seed_3/eval.csv"], [3, 1]),
         (["bar.csv", "foo.csv", "seed_1.csv"], [0, 2, 1]),
         (["run_a.csv", "._run_a.csv", ".ipynb_checkpoints/run_a-checkpoint.csv"], [0]),
     ],
@@ -87,6 +88,33 @@ def test_seeds_are_those_in_the_names_of_files_that_are_not_hidden(
     assert [curve.seed for curve in curves] == seeds
     (path.parent / "HalfCheetah-v4_5.csv").write_text("step,return\n1,2\n")
     assert read(path.parent / "HalfCheetah-v4_5.csv", suite="mujoco", algorithm="sac")[0].task == "HalfCheetah-v4"
+
+
+def curve_file(path: Path, value: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"step,return\n1,{value}\n2,0\n")
+    return path
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_two_files_of_one_seeds_folder_are_no_two_seeds(by_file: bool, tmp_path: Path) -> None:
+    files = [curve_file(tmp_path / f"seed_4/{name}.csv", value) for value, name in enumerate(("eval", "test"))]
+    options = replace(PLAIN, suite="mujoco", algorithm="sac", task="Hopper-v4")
+    with pytest.raises(UsageError, match=r"seed 4 is in two files, .*eval.csv and .*test.csv; keep one of them"):
+        read_curves(files if by_file else [tmp_path], options)
+
+
+def test_the_current_folder_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    curve_file(tmp_path / "ppo_seed_2/eval.csv")
+    monkeypatch.chdir(tmp_path / "ppo_seed_2")
+    assert [curve.seed for curve in read(Path(), suite="mujoco", algorithm="sac", task="Hopper-v4")] == [2]
+
+
+def test_task_of_a_folder_with_a_seed_is_compared(tmp_path: Path) -> None:
+    curve_file(tmp_path / "tuned-v2/Hopper-v4_1/eval.csv")
+    assert read(tmp_path, suite="mujoco", algorithm="sac")[0].task == "Hopper-v4"
+    with pytest.raises(UsageError, match="the file or its folder names Hopper-v4; rename it, or omit --task"):
+        read(tmp_path, suite="mujoco", algorithm="sac", task="Ant-v4")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -56,7 +56,7 @@ def test_another_log_of_equal_size_is_not_taken_for_the_first(folder: Path) -> N
         return result
 
     target, reward = folder / "x.frames", folder / "$store$_reward_ckpt.3.gz"
-    assert [bring().before, bring().before] == [False, True]
+    assert [bring().was_converted, bring().was_converted] == [False, True]
     done = next(target.glob("*.done.json"))
     content = recording_writer.read_sealed_set(done)
     old = recording_writer.seal_set({key: value for key, value in content.items() if key not in {"trailers", "sha256"}})
@@ -64,7 +64,7 @@ def test_another_log_of_equal_size_is_not_taken_for_the_first(folder: Path) -> N
     reward.write_bytes(relabeled)
     assert "the set holds another file of this name" in str(bring().refusal)
     done.write_bytes(old)  # of an older version, which knows the size alone
-    assert bring().before
+    assert bring().was_converted
 
 
 def test_a_log_is_read_in_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

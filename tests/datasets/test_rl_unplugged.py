@@ -203,7 +203,7 @@ def bring(folder: Path, *paths: Path, workers: int = 1) -> Iterator[Conversion]:
 
 def brought(folder: Path, *paths: Path) -> list[bool]:
     """True for each shard that was there before the import."""
-    return [conversion.before for conversion in bring(folder, *paths)]
+    return [conversion.was_converted for conversion in bring(folder, *paths)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -217,14 +217,14 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path, folder: Pa
     shard(bad, episode(2, 4), o_t=None)
     assert brought(folder, bad) == [False] and not folder.exists()
     first = list(bring(folder, good, bad))
-    assert [(b.path, b.before, b.refusal is None) for b in first] == [(good, False, True), (bad, False, False)]
+    assert [(b.path, b.was_converted, b.refusal is None) for b in first] == [(good, False, True), (bad, False, False)]
     assert "run_1-00001-of-00100: record at byte 0: o_t" in str(first[1].refusal)
     assert len(recording_reader.read_recording(folder).obs) == 5
     stamp = (folder / f"{good.name}.00000.segment").stat().st_mtime_ns
     shard(bad, episode(2, 6))
     shard(late, episode(3, 2))
     again = list(bring(folder, good, bad, late))
-    assert [b.before for b in again] == [True, False, False] and not any(b.refusal for b in again)
+    assert [b.was_converted for b in again] == [True, False, False] and not any(b.refusal for b in again)
     assert (folder / f"{good.name}.00000.segment").stat().st_mtime_ns == stamp
     data = recording_reader.read_recording(folder)
     assert len(data.obs) == 5 + 7 + 3 and data.terminated.sum() == 3
@@ -322,5 +322,5 @@ def test_shard_damaged_since_is_imported_again(tmp_path: Path, folder: Path, dam
     whole = contents(folder)
     segment = folder / "run_1-00000-of-00100.00000.segment"
     segment.unlink() if damage is None else segment.write_bytes(segment.read_bytes()[:-1] + damage)
-    assert [(b.path, b.before) for b in bring(folder, *paths)] == [(paths[1], True), (paths[0], False)]
+    assert [(b.path, b.was_converted) for b in bring(folder, *paths)] == [(paths[1], True), (paths[0], False)]
     assert contents(folder) == whole

@@ -87,13 +87,13 @@ def test_every_row_equals_gymnasiums_own_wrappers(
         step = answer_to(env, action)
         for env_id, oracle in enumerate(num_envs):
             obs, *rest = oracle.row(int(action[env_id]))
-            columns = (step.reward, step.terminated, step.truncated, step.score, step.over)
+            columns = (step.reward, step.terminated, step.truncated, step.score, step.game_over)
             assert [column[env_id] for column in columns] == rest, f"env {env_id}, step {at}"
             # what a game shows as it ends is each engine's own (see their docstrings): ALE's is AtariPreprocessing's
-            if adapter == "ale" or not step.over[env_id]:
+            if adapter == "ale" or not step.game_over[env_id]:
                 assert np.array_equal(step.obs[env_id], obs), f"env {env_id}, step {at}"
-        lost += int((step.terminated & ~step.over).sum())
-        over += int(step.over.sum())
+        lost += int((step.terminated & ~step.game_over).sum())
+        over += int(step.game_over.sum())
     env.close()
     if game == "breakout":
         assert over > 0
@@ -109,7 +109,7 @@ def test_the_engines_grey_differs_from_the_documented_grey_only_where_colours_ov
         ours, theirs = answer_to(engine, action), answer_to(documented, action)
         assert (ours.reward == theirs.reward).all() and (ours.terminated == theirs.terminated).all()
         gap = np.abs(ours.obs.astype(int) - theirs.obs)
-        if not ours.over[0]:
+        if not ours.game_over[0]:
             assert gap.max() <= 16
         differing.append((gap > 0).mean())
     assert np.mean(differing) < 0.002

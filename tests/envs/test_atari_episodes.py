@@ -23,7 +23,7 @@ def step_of(
 
 def flags(step: Step) -> tuple[float, float, bool, bool, bool]:
     """Reward, score, terminated, truncated, over."""
-    return step.reward[0], step.score[0], step.terminated[0], step.truncated[0], step.over[0]
+    return step.reward[0], step.score[0], step.terminated[0], step.truncated[0], step.game_over[0]
 
 
 @pytest.fixture

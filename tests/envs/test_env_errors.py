@@ -189,7 +189,7 @@ def test_an_environment_that_ends_for_two_reasons_is_terminated() -> None:
     env = GymnasiumVector(name="Both-v0", factory=Both, seeds=[1])
     env.reset()
     step = answer_to(env, np.array([0]))
-    assert step.terminated[0] and step.over[0] and not step.truncated[0]
+    assert step.terminated[0] and step.game_over[0] and not step.truncated[0]
 
 
 def test_observations_that_are_not_boxes_are_refused() -> None:

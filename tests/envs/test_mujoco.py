@@ -140,7 +140,7 @@ def test_threaded_envs_give_equal_results_to_the_bit(threads: int) -> None:
     for action in draw(one.info.actions, seed=4, size=(80, 5)):
         for mine, theirs in zip(answer_to(one, action), answer := answer_to(many, action), strict=True):
             assert np.array_equal(mine, theirs)
-        ends += int(answer.over.sum())
+        ends += int(answer.game_over.sum())
     assert ends > 5  # resets were shared too
     state, other = one.episodes_state(), many.episodes_state()
     assert all(np.array_equal(np.asarray(state[key]), np.asarray(other[key])) for key in state)
@@ -204,7 +204,7 @@ def test_episode_of_fifty_steps_is_truncated_or_terminated_by_setting() -> None:
         ends = []
         for _ in range(102):
             row = answer_to(env, np.zeros((1, 4), np.float32))
-            ends.append((bool(row.terminated[0]), bool(row.truncated[0]), bool(row.over[0])))
+            ends.append((bool(row.terminated[0]), bool(row.truncated[0]), bool(row.game_over[0])))
         assert [at for at, end in enumerate(ends) if any(end)] == [49, 100]
         assert ends[49] == ends[100] == (terminates, not terminates, True)
 

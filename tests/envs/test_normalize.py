@@ -59,17 +59,17 @@ def test_statistics_include_an_observation_before_normalizing_it() -> None:
 
 
 def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
-    scale, first, other = ObsNormalizer((SIZE,)), random_rows(10), random_rows(4, seed=1)
-    play(Normalized(Shows(*first), scale, learning=True), 9)
-    rows, before = np.concatenate(first).astype(np.float64), scale.moments
-    evaluation = Normalized(Shows(*other), scale, learning=False)
+    normalizer, first, other = ObsNormalizer((SIZE,)), random_rows(10), random_rows(4, seed=1)
+    play(Normalized(Shows(*first), normalizer, learning=True), 9)
+    rows, before = np.concatenate(first).astype(np.float64), normalizer.moments
+    evaluation = Normalized(Shows(*other), normalizer, learning=False)
     actual = play(evaluation, 2)
     for obs, raw in zip(actual, other, strict=False):
         expected = (raw - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
         np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-6)
-    assert scale.moments is before
+    assert normalizer.moments is before
     # training goes on, and evaluation sees it
-    play(Normalized(Shows(*random_rows(3, seed=2)), scale, learning=True), 2)
+    play(Normalized(Shows(*random_rows(3, seed=2)), normalizer, learning=True), 2)
     evaluation.send(np.zeros((ENVS, 1), np.float32))
     rows = np.concatenate([*first, *random_rows(3, seed=2)]).astype(np.float64)
     expected = (other[3] - rows.mean(0)) / np.sqrt(rows.var(0) + np.finfo(np.float32).eps)
@@ -77,9 +77,9 @@ def test_evaluation_uses_trainings_statistics_without_updating_them() -> None:
 
 
 def test_normalized_observations_are_clipped_at_ten() -> None:
-    scale = ObsNormalizer((SIZE,))
-    scale.update(np.array([[-1, 0], [1, 2]], np.float32))
-    assert scale(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
+    normalizer = ObsNormalizer((SIZE,))
+    normalizer.update(np.array([[-1, 0], [1, 2]], np.float32))
+    assert normalizer(np.array([[9.9, 1], [100, -1e6], [-100, 12]], np.float32)).tolist() == [
         pytest.approx([9.9, 0]),
         [CLIP, -CLIP],
         [-CLIP, CLIP],
@@ -88,11 +88,11 @@ def test_normalized_observations_are_clipped_at_ten() -> None:
 
 
 def test_initial_statistics_change_nothing_and_constants_become_zero() -> None:
-    scale = ObsNormalizer((SIZE,))
-    assert scale(np.array([[3, -4]], np.float32)).tolist() == [pytest.approx([3, -4])]
+    normalizer = ObsNormalizer((SIZE,))
+    assert normalizer(np.array([[3, -4]], np.float32)).tolist() == [pytest.approx([3, -4])]
     for _ in range(5):
-        scale.update(np.array([[7, 1], [7, 2]], np.float32))
-    assert scale(np.array([[7, 1.5]], np.float32)).tolist() == [[0, 0]]
+        normalizer.update(np.array([[7, 1], [7, 2]], np.float32))
+    assert normalizer(np.array([[7, 1.5]], np.float32)).tolist() == [[0, 0]]
 
 
 def test_everything_but_observations_passes_untouched() -> None:
@@ -111,11 +111,11 @@ def test_everything_but_observations_passes_untouched() -> None:
 @pytest.mark.parametrize("task", [MujocoTask(id="Hopper-v4"), ToyTask(id="CartPole-v1")], ids=["hopper", "cartpole"])
 def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask | ToyTask) -> None:
     def opened() -> tuple[VectorEnv, Snapshot, ObsNormalizer]:
-        scale = ObsNormalizer((11,) if task.kind == "mujoco" else (4,))
-        envs = environments(task, seeds=(1, 2), training=True, scale=scale)
+        normalizer = ObsNormalizer((11,) if task.kind == "mujoco" else (4,))
+        envs = environments(task, seeds=(1, 2), training=True, obs_transform=normalizer)
         inner = unnormalized(envs)
         assert isinstance(envs, Normalized) and isinstance(inner, Snapshot)
-        return envs, inner, scale
+        return envs, inner, normalizer
 
     def step(envs: VectorEnv, i: int) -> NDArray[np.float32]:
         real = np.full((2, 3), np.sin(i), np.float32)
@@ -124,12 +124,12 @@ def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask
         ).obs
         return obs
 
-    (one, saved, scale), (other, loaded, restored) = opened(), opened()
+    (one, saved, normalizer), (other, loaded, restored) = opened(), opened()
     one.reset()
     for i in range(40):
         step(one, i)
     loaded.load_state_dict(saved.state_dict())
-    restored.load_state_dict(scale.state_dict())
+    restored.load_state_dict(normalizer.state_dict())
     for i in range(40, 90):
         np.testing.assert_array_equal(step(one, i), step(other, i))
     one.close()
@@ -138,8 +138,8 @@ def test_normalized_environments_resume_from_a_snapshot_exactly(task: MujocoTask
 
 def test_environments_without_snapshots_are_normalized_too_and_learn_only_in_training() -> None:
     for training in (True, False):
-        scale = ObsNormalizer((10, 5))
-        envs = environments(ToyTask(id="Catch"), seeds=(1, 2), training=training, scale=scale)
+        normalizer = ObsNormalizer((10, 5))
+        envs = environments(ToyTask(id="Catch"), seeds=(1, 2), training=training, obs_transform=normalizer)
         assert type(envs) is Normalized
         envs.reset()
-        assert scale.moments.rows.item() == (2 if training else 0)
+        assert normalizer.moments.rows.item() == (2 if training else 0)

@@ -67,7 +67,7 @@ def test_recording_video_changes_no_episode() -> None:
 def test_video_skips_frames_but_includes_the_last() -> None:
     envs = MujocoVector(task="Hopper-v4", seeds=(1,))
     video_env = RecordVideo(envs, rendered(envs))
-    ended = next(i for i, answer in enumerate(play(video_env, 200), 1) if answer.over[0])
+    ended = next(i for i, answer in enumerate(play(video_env, 200), 1) if answer.game_over[0])
     assert video_env.every == 4 and video_env.seconds == pytest.approx(0.032)
     assert len(video_env.frames()) == 1 + -(-ended // 4)
 
@@ -78,7 +78,7 @@ def test_shadow_emulator_plays_the_same_game_in_colour() -> None:
     video_env = RecordVideo(envs, ShadowEmulator(double, frame_skip=4))
     answers = play(video_env, 110)
     images = video_env.frames()
-    ended = next(i for i, answer in enumerate(answers, 1) if answer.over[0])
+    ended = next(i for i, answer in enumerate(answers, 1) if answer.game_over[0])
     assert len(images) == ended + 1 and video_env.seconds == pytest.approx(1 / 15)
     assert {image.shape for image in images} == {(210, 160, 3)}
     assert len({image.tobytes() for image in images}) > ended / 2

@@ -20,7 +20,7 @@ def test_the_best_policy_always_catches() -> None:
         ball, paddle = np.array([columns(board) for board in obs]).T
         step = answer_to(env, 1 + np.sign(ball - paddle))
         obs = step.obs
-        scores += step.score[step.over].tolist()
+        scores += step.score[step.game_over].tolist()
     assert scores == [1.0] * 192
 
 
@@ -31,7 +31,7 @@ def test_catch_episode_equals_a_hand_computation() -> None:
     for action in [0, 0, 0, 2, 1, 2, 2, 2, 1, 0, 2]:
         step = answer_to(env, np.array([action]))
         ball = np.argwhere(step.obs[0] == 255)[0].tolist()
-        boards.append((ball, columns(step.obs[0])[1], step.reward[0], step.terminated[0], step.over[0]))
+        boards.append((ball, columns(step.obs[0])[1], step.reward[0], step.terminated[0], step.game_over[0]))
     assert boards == [
         ([1, 4], 1, 0, False, False),
         ([2, 4], 0, 0, False, False),
@@ -65,7 +65,7 @@ def test_right_keys_open_all_doors_and_only_the_last_gives_a_reward() -> None:
         step = answer_to(env, np.full(2, key))
         observations.append(step.obs)
         rewards.append(step.reward.tolist())
-        over.append((step.terminated & step.over & ~step.truncated).tolist())
+        over.append((step.terminated & step.game_over & ~step.truncated).tolist())
     assert [int(obs[0].argmax()) for obs in observations] == [*range(15), 0]
     assert all(np.array_equal(obs[0], obs[1]) and obs[0].sum() == 255 for obs in observations)
     assert rewards == [[0.0, 0.0]] * 13 + [[1.0, 1.0], [0.0, 0.0]]

@@ -56,7 +56,7 @@ def test_the_row_after_an_end_has_no_reward_no_score_and_no_flag(rows: list[Step
     ended, ends = np.zeros(len(SEEDS), bool), 0
     for row in rows:
         assert not row.reward[ended].any() and not row.score[ended].any()
-        assert not (row.terminated | row.truncated | row.over)[ended].any()
+        assert not (row.terminated | row.truncated | row.game_over)[ended].any()
         ended = row.terminated | row.truncated
         ends += int(ended.sum())
     assert ends >= 4
@@ -65,7 +65,7 @@ def test_the_row_after_an_end_has_no_reward_no_score_and_no_flag(rows: list[Step
 def test_an_end_has_one_reason_and_a_game_only_ends_where_an_episode_does(rows: list[Step]) -> None:
     for row in rows:
         assert not (row.terminated & row.truncated).any()
-        assert not (row.over & ~(row.terminated | row.truncated)).any()
+        assert not (row.game_over & ~(row.terminated | row.truncated)).any()
 
 
 def test_rows_have_the_promised_shapes_and_types(kind: str, rows: list[Step]) -> None:
@@ -153,12 +153,12 @@ def test_ale_env_is_independent_of_the_other_envs() -> None:
 @pytest.mark.parametrize("adapter", ATARI)
 def test_a_breakout_game_has_five_lives_in_training_and_one_episode_in_evaluation(adapter: str) -> None:
     training = play(make_atari(adapter, "breakout", seeds=[1], training=True), 320)
-    over = [i for i, row in enumerate(training) if row.over[0]]
+    over = [i for i, row in enumerate(training) if row.game_over[0]]
     assert len(over) >= 1
     assert sum(row.terminated[0] for row in training[: over[0] + 1]) == 5
     evaluation = play(make_atari(adapter, "breakout", seeds=[1], training=False), 320)
-    assert [bool(row.terminated[0]) for row in evaluation] == [bool(row.over[0]) for row in evaluation]
-    assert any(row.over[0] for row in evaluation)
+    assert [bool(row.terminated[0]) for row in evaluation] == [bool(row.game_over[0]) for row in evaluation]
+    assert any(row.game_over[0] for row in evaluation)
 
 
 @pytest.mark.parametrize("adapter", ATARI)
@@ -179,7 +179,7 @@ def test_the_frame_limit_truncates_the_game_and_the_next_row_begins_another(adap
     steps = 15 if adapter == "envpool" else 14
     ends = [i for i, row in enumerate(rows) if row.truncated[0]]
     assert ends == [steps - 1, 2 * steps]
-    assert all(row.over[0] and not row.terminated[0] for row in (rows[i] for i in ends))
+    assert all(row.game_over[0] and not row.terminated[0] for row in (rows[i] for i in ends))
     assert np.array_equal(rows[steps].obs, first)
     assert not np.array_equal(rows[steps - 1].obs, rows[steps - 2].obs)
 
@@ -195,7 +195,7 @@ def test_a_game_that_reaches_its_limit_while_a_life_is_begun_says_so_one_row_lat
     rows = play(env, lost + 5)
     assert digest(rows[: lost + 2]) == digest(free[: lost + 2])
     late, fresh = rows[lost + 2 : lost + 4]
-    assert late.truncated[0] and late.over[0] and not late.terminated[0] and not late.score[0]
+    assert late.truncated[0] and late.game_over[0] and not late.terminated[0] and not late.score[0]
     if adapter != "gymnasium":  # ALE's own limit lets one more frame pass
         assert np.array_equal(late.obs, rows[lost + 1].obs)
     assert np.array_equal(fresh.obs, first) and not (fresh.truncated | fresh.terminated)[0]

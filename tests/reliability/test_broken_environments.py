@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from rlbench.cli import watchdog
 from rlbench.cli.app import main
 from rlbench.envs import gymnasium as gymnasium_envs
 from rlbench.records.store import Record, read_record
@@ -82,19 +81,25 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
     assert "failed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", [("eval",), ("verify", "--replay")], ids=" ".join)
+RECORDING = ("data", "generate", "CartPole-v1", "--epsilon", "0.3", "--steps", "200", "--name", "rlb-cart", "--policy")
+
+
+@pytest.mark.parametrize("verb", [("eval",), ("verify", "--replay"), RECORDING], ids=lambda verb: verb[0])
 def test_hanging_environment_ends_other_commands_that_play(
     verb: tuple[str, ...], tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    assert main(words(tmp_path)) == 0
-    folder, init, codes = only_run(tmp_path), watchdog.Watchdog.__init__, list[int]()
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "datasets"))
+    assert main(words(tmp_path / "results")) == 0
+    folder, codes = only_run(tmp_path / "results"), list[int]()
     thread = threading.Thread(target=lambda: codes.append(main([*verb, str(folder)])))  # which signals do not reach
     thread.start()
     thread.join()
     assert codes == [0]
-    monkeypatch.setattr(watchdog.Watchdog, "__init__", lambda it, store, _, where: init(it, store, 1.0, where))
     monkeypatch.setattr(gymnasium_envs, "registered_task", breaking("sleep", 0, 3))
-    assert f"{folder}: the environments have not answered for 1 s; they hang in" in stderr_of([*verb, str(folder)], 5)
+    force = ["--force"] if verb is RECORDING else []
+    reason = stderr_of([*verb, str(folder), "--env-timeout", "1", *force], 5)
+    name = "rlb-cart" if verb is RECORDING else folder
+    assert f"{name}: the environments have not answered for 1 s; they hang in" in reason
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=" ".join)

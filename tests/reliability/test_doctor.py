@@ -21,6 +21,7 @@ from rlbench import suites
 from rlbench.cli import doctor
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
+from rlbench.errors import UsageError
 from rlbench.records import machine
 from tests.commands import run_command, stdout_of
 from tests.laws.source import ROOT
@@ -223,3 +224,22 @@ def test_remedy_for_little_memory_is_a_fitting_replay_capacity(monkeypatch: pyte
     suite, algo, _, field = command.split()
     spec = resolve(suite, algo, suites.tasks(suite, with_reference=True)[0], sets=[field]).spec
     assert state == "missing" and footprint(spec).total < 1_400_000_000
+
+
+def failing_spec(*_: object) -> None:
+    raise UsageError("toy/dqn: its spec fails")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("algorithms", lambda _: (), "toy has no algorithm with a task; mend the plug-in, or uninstall it"),
+        ("spec", failing_spec, "toy/dqn: its spec fails"),
+    ],
+)
+def test_a_suite_without_a_run_is_missing_beside_the_others(
+    name: str, value: Callable[..., object], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, name, value)
+    code, rows = actual("toy")
+    assert code == 2 and ("missing", text) in rows["suite"] and "torch" in rows

@@ -188,7 +188,7 @@ def test_eval_worker_without_memory_halts_the_run(way: str, tmp_path: Path, monk
 
 def test_policy_beyond_the_file_size_limit_halts_the_run(monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "PROGRAM", ("-c", "input()"))
-    worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, scale={}))
+    worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, obs_moments={}))
     with no_file_beyond(1_000), pytest.raises(ResourceExhausted, match="raise `ulimit -f`"):
         worker.send(0, {"weight": torch.zeros(300)})
     worker.close()
@@ -196,7 +196,7 @@ def test_policy_beyond_the_file_size_limit_halts_the_run(monkeypatch: Patch) -> 
 
 def test_policy_is_sent_whole_however_short_each_write_is(monkeypatch: Patch) -> None:
     monkeypatch.setattr(pool, "PROGRAM", ("-c", "input()"))
-    worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, scale={}))
+    worker = pool.EvalWorker(pool.WorkerConfig(spec="", threads=1, obs_moments={}))
     weight, memory = torch.arange(300.0), worker._weights
     monkeypatch.setattr(worker, "_weights", mock.Mock(wraps=memory, write=lambda raw: memory.write(raw[:7])))
     worker.send(0, {"weight": weight})

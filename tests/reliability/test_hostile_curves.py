@@ -537,7 +537,7 @@ PEER = Parity(
     step=1,
     ours=(-1.0, 2.0),
     peer=(-1.0, 2.0),
-    **dict.fromkeys(("reference", "way", "test")),
+    **dict.fromkeys(("reference", "distance", "test")),
 )
 
 

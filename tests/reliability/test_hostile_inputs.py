@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from ale_py import roms
 from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from rlbench import suites
 from rlbench.assembly.environments import environments
@@ -29,7 +28,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.datasets.recipes import RECIPES
 from rlbench.errors import ResourceExhausted, UsageError
 from rlbench.records import files, machine
-from rlbench.report.figure_style import STYLE
+from rlbench.report.figure_style import STYLE, empty_figure
 from tests.commands import refusal_of, run_command, run_process, stderr_of, stdout_of
 from tests.conftest import Capture, Patch
 from tests.laws.source import ROOT
@@ -254,7 +253,7 @@ def memory(*, more: int) -> Iterator[None]:
 
 def test_math_signs_in_a_figure_are_literal() -> None:
     with rc_context(fname=STYLE):
-        figure = Figure()
+        figure = empty_figure(4, 3)
         figure.suptitle("$\\frac$ of $x")
         figure.savefig(io.BytesIO())
 

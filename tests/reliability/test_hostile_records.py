@@ -35,9 +35,9 @@ from rlbench.records import attempts, files, manifest
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Outcome
 from rlbench.report import baseline, check, exports, integrity, pages, runs
+from rlbench.report.evidence import Evidence
 from rlbench.report.remaining_work import remaining_runs
-from rlbench.report.sources import Sources
-from rlbench.run import _saved_computing
+from rlbench.run import _saved_numerics
 from tests.behavior.test_offline import write
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, epoch
@@ -143,7 +143,7 @@ def test_invalid_number_of_threads_in_a_record_or_checkpoint_is_refused(threads:
     (resume / manifest.NAME).write_text(text)
     store = SimpleNamespace(folder=tmp_path, spec=SPEC, environment_sums=(), epoch_sums=())
     with pytest.raises(RefusedFile, match="threads"):
-        _saved_computing(store, "cpu")
+        _saved_numerics(store, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_replay_sets_no_invalid_variable_of_a_record(name: str, value: object)
 def test_texts_of_a_record_are_not_template_marks(tmp_path: Path) -> None:
     failure = replace(outcome("failed", 1), reason="{{machines}} {{version}}")
     record_epoch(tmp_path, {"cpu": "{{machines}} {{nav}}"}, failure)
-    assert "{{machines}} {{version}}" in pages.html_page(["toy"], Sources(tmp_path))
+    assert "{{machines}} {{version}}" in pages.html_page(["toy"], Evidence(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_memory_is_estimated_from_the_rows_of_the_given_file(tmp_path: Path, mon
     for row_count in (None, 312):  # 300 steps of twelve episodes
         if row_count is not None:
             write(tmp_path / catalogue.d4rl()["hopper-medium-v2"].file, steps=300)
-        rows = remaining_runs("offline", Sources(tmp_path))
+        rows = remaining_runs("offline", Evidence(tmp_path))
         assert {
             json_of("show offline il hopper-medium-v2 --json")["memory"]["total"],
             json_of("run offline il --task hopper-medium-v2 --dry-run --json")["plan"][0]["memory"],

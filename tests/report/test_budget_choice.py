@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rlbench import suites
 from rlbench.errors import UsageError
 from rlbench.records.imported import write_curves
+from rlbench.report.evidence import Evidence
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import (
     RemainingRuns,
@@ -24,7 +25,6 @@ from rlbench.report.remaining_work import (
     throughput,
 )
 from rlbench.report.run_index import Runs, gather
-from rlbench.report.sources import Sources
 from rlbench.report.verdict import Verdict, Word
 from tests.commands import json_of, stderr_of, stdout_of
 from tests.conftest import Patch, RecordSeeds
@@ -97,7 +97,7 @@ def test_invalid_durations_are_refused(text: str) -> None:
 def test_every_atari_cell_has_estimated_hours() -> None:
     *_, whole = stdout_of(["plan", "atari", "--results", str(RESULTS)]).splitlines()
     assert whole.startswith("the whole table: 56 cells, 560 runs, 5,600,000,000 steps, ")
-    assert all(cell.hours for cell in remaining_runs("atari", Sources(RESULTS), whole=True))
+    assert all(cell.hours for cell in remaining_runs("atari", Evidence(RESULTS), whole=True))
 
 
 def test_plan_with_a_budget_prints_json_and_lines() -> None:
@@ -152,7 +152,7 @@ def test_unfinished_seeds_that_hold_a_verdict_open_are_chosen() -> None:
 
 def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested(tmp_path: Path) -> None:
     """SAC on HalfCheetah is informative at 50,000 steps; three committed seeds are tested at 200,000."""
-    rows_of = partial(remaining_runs, "mujoco", Sources(RESULTS), algorithms=["sac"], informative=True)
+    rows_of = partial(remaining_runs, "mujoco", Evidence(RESULTS), algorithms=["sac"], informative=True)
     untils = [{row.key.task: row.until for row in rows_of(whole=whole)} for whole in (False, True)]
     assert [until["HalfCheetah-v4"] for until in untils] == [200_000, 50_000]
     copytree(RESULTS / "mujoco/sac/HalfCheetah-v4", tmp_path / "mujoco/sac/HalfCheetah-v4")
@@ -161,7 +161,7 @@ def test_more_seeds_of_an_open_cell_train_to_the_step_at_which_it_is_tested(tmp_
             rmtree(place)
     (row,) = (
         row
-        for row in remaining_runs("mujoco", Sources(tmp_path), informative=True)
+        for row in remaining_runs("mujoco", Evidence(tmp_path), informative=True)
         if row.key[1:3] == ("sac", "HalfCheetah-v4")
     )
     assert row.until == 50_000

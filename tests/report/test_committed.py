@@ -10,8 +10,8 @@ from scipy import stats
 
 from rlbench.cli.app import main
 from rlbench.report.cells import Cell
+from rlbench.report.evidence import Evidence
 from rlbench.report.pages import with_reproduced
-from rlbench.report.sources import Sources
 from tests.commands import stdout_of
 from tests.report.conftest import RESULTS
 
@@ -78,7 +78,7 @@ def test_a_committed_table_is_current(words: str) -> None:
 
 def test_readme_shows_what_was_reproduced() -> None:
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    assert with_reproduced(readme, Sources(RESULTS)) == readme, "run scripts/tables and commit what it writes"
+    assert with_reproduced(readme, Evidence(RESULTS)) == readme, "run scripts/tables and commit what it writes"
     assert readme.count("\n| ") > 10
     tables = "".join((RESULTS / "tables" / f"{suite}.md").read_text(encoding="utf-8") for suite in ("atari", "mujoco"))
     on_track = len(re.findall(r"\| ON TRACK @", tables))

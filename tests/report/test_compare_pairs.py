@@ -7,8 +7,8 @@ import pytest
 
 from rlbench.report.aggregate import scores_of
 from rlbench.report.compare import Comparison, compare
+from rlbench.report.evidence import Evidence
 from rlbench.report.run_index import gather
-from rlbench.report.sources import Sources
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, RecordSeeds
 
@@ -33,7 +33,7 @@ def test_variant_is_compared_with_the_documented_setting(usual: str, record_seed
     variant = {"suite": "toy", "task": "Catch", "sets": ["algo.lr=0.5"]}
     record_seeds([-0.6, 0.75], [-0.6, 1.0], environment=LATER, **variant)
     record_seeds([1.0], start=2, status=None, **variant)  # not at its end
-    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
+    assert scores(compare(usual, "results", Evidence(NOWHERE), None)) == [((0.5, 0.5), (0.75, 1.0))]
     text = " ".join(stdout_of(["compare", usual, "results"]).split())
     assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: settings published against lr=0.5." in text
 
@@ -59,14 +59,14 @@ def test_offline_scores_are_raw_returns_by_the_references_estimator(
 def test_failed_seed_of_a_variant_counts_as_the_random_policy(usual: str, record_seeds: RecordSeeds) -> None:
     record_seeds([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
     record_seeds([], [], start=1, suite="toy", task="Catch", sets=["algo.lr=0.5"], status="failed")
-    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
+    assert scores(compare(usual, "results", Evidence(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.6, -0.6))]
 
 
 def test_a_variant_that_was_killed_after_its_last_evaluation_counts(usual: str, record_run: RecordRun) -> None:
     steps = {"suite": "toy", "task": "Catch", "sets": ["algo.lr=0.5"]}
     for seed, mean in enumerate((0.875, -0.5)):
         record_run([-0.6] * 6 + [mean], seed=seed, status="done" if seed == 0 else None, **steps)
-    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.5))]
+    assert scores(compare(usual, "results", Evidence(NOWHERE), None)) == [((0.5, 0.5), (0.875, -0.5))]
 
 
 def test_a_failed_seed_of_fewer_steps_stays_beside_the_finished_ones(record_run: RecordRun) -> None:
@@ -75,7 +75,7 @@ def test_a_failed_seed_of_fewer_steps_stays_beside_the_finished_ones(record_run:
         for seed in range(seeds):
             record_run([-0.6, 0.5], seed=seed, status="failed" if seed == 3 else "done", **short)
         Path("results").rename(folder)
-    assert scores(compare("good", "bad", Sources(NOWHERE), None)) == [((0.5,) * 3, (0.5, 0.5, 0.5, -0.6))]
+    assert scores(compare("good", "bad", Evidence(NOWHERE), None)) == [((0.5,) * 3, (0.5, 0.5, 0.5, -0.6))]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_seeds_that_are_left_out_are_counted(side: str, sets: list[str], usual: 
     reasons = "in other versions of the environment", "short of the budget"
     left_out = [f"toy/dqn/Catch: 1 of {side} {reason}" for reason in reasons]
     assert json_of(["compare", usual, side, "--json"])["left_out"] == left_out
-    assert scores(compare(usual, side, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.5,))]
+    assert scores(compare(usual, side, Evidence(NOWHERE), None)) == [((0.5, 0.5), (0.5,))]
 
 
 def test_a_seed_in_two_versions_is_compared_in_the_version_of_most_runs(record_run: RecordRun) -> None:
@@ -98,7 +98,7 @@ def test_a_seed_in_two_versions_is_compared_in_the_version_of_most_runs(record_r
             record_run([score], seed=seed, environment=environment, **run)
         Path("results").rename(folder)
     Path("later").rename("first/later")
-    assert scores(compare("first", "second", Sources(NOWHERE), None)) == [((0.5,) * 3, (0.5,) * 3)]
+    assert scores(compare("first", "second", Evidence(NOWHERE), None)) == [((0.5,) * 3, (0.5,) * 3)]
     left_out = "toy/dqn/Catch: 2 of first in other versions of the environment"
     assert json_of("compare first second --json")["left_out"] == [left_out]
 
@@ -117,7 +117,7 @@ def test_short_runs_in_other_versions_are_counted(record_run: RecordRun) -> None
 def test_failed_documented_seeds_alone_are_not_replaced_by_another_setting(usual: str, record_run: RecordRun) -> None:
     record_run([], suite="toy", task="Catch", status="failed")
     record_run([-0.6, 0.875], suite="toy", task="Catch", sets=["algo.lr=0.5"])
-    assert scores(compare(usual, "results", Sources(NOWHERE), None)) == [((0.5, 0.5), (-0.6,))]
+    assert scores(compare(usual, "results", Evidence(NOWHERE), None)) == [((0.5, 0.5), (-0.6,))]
 
 
 STEPS = (
@@ -158,8 +158,8 @@ def test_settings_of_one_folder_are_compared_with_each_other_and_with_the_publis
     for score, sets in ((0.25, []), (0.5, ["algo.lr=0.5"]), (0.75, ["algo.lr=0.25"])):
         record_seeds([score], [score], suite="toy", task="Catch", sets=sets)
     quick, slow = "results@lr=0.5", "results@lr=0.25"
-    assert scores(compare(quick, slow, Sources(NOWHERE), None)) == [((0.5, 0.5), (0.75, 0.75))]
-    assert scores(compare("results@published", slow, Sources(NOWHERE), None)) == [((0.25, 0.25), (0.75, 0.75))]
+    assert scores(compare(quick, slow, Evidence(NOWHERE), None)) == [((0.5, 0.5), (0.75, 0.75))]
+    assert scores(compare("results@published", slow, Evidence(NOWHERE), None)) == [((0.25, 0.25), (0.75, 0.75))]
     assert "toy/dqn/Catch" in stdout_of(["compare", quick, slow])
     error = stderr_of(["compare", "results@lr=0.05", slow])
     assert "results: unknown setting 'lr=0.05'; did you mean 'lr=0.5'" in error
@@ -170,7 +170,7 @@ def test_folders_with_equal_rules_are_compared_whole(text: str, record_run: Reco
     for best, folder in [(0.5, "left"), (0.75, "right")]:
         record_run([best], suite="toy", task="Catch", sets=[text])
         Path("results").rename(folder)
-    assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.5,), (0.75,))]
+    assert scores(compare("left", "right", Evidence(NOWHERE), None)) == [((0.5,), (0.75,))]
     assert json_of("compare left right --json")["left_out"] == []
 
 
@@ -180,7 +180,7 @@ def test_evaluations_beyond_the_references_steps_count_for_two_variants(record_r
     for folder, more in [("left", []), ("right", ["algo.lr=1e-4"])]:
         record_run([10.0, 31.0, 60.0, 89.0], suite="mujoco", task="Hopper-v4", algo="ppo", sets=[*long, *more])
         Path("results").rename(folder)
-    assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((89.0,), (89.0,))]
+    assert scores(compare("left", "right", Evidence(NOWHERE), None)) == [((89.0,), (89.0,))]
 
 
 @pytest.mark.parametrize("files", ["ab", "aa"])
@@ -203,7 +203,7 @@ def test_runs_on_a_second_file_of_the_same_name_are_reported(record_run: RecordR
 
     runs("aab", "left")
     runs("aaa", "right")
-    assert scores(compare("left", "right", Sources(NOWHERE), None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
+    assert scores(compare("left", "right", Evidence(NOWHERE), None)) == [((0.0, 1.0), (0.0, 1.0, 2.0))]
     assert "1 of left on another file of that name" in " ".join(stdout_of(["compare", "left", "right"]).split())
     runs("abb", "short", "budget.steps=9")
     runs("aaa", "shorter", "budget.steps=9")
@@ -228,7 +228,7 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_a_side(
     Path("results").rename("left")
     record_seeds(*([0.0, 10.0, 20.0, 30.0 + 3 * seed] for seed in range(3)), **words)
     Path("results").rename("right")
-    comparison = compare("left", "right", Sources(NOWHERE), None, at=True)
+    comparison = compare("left", "right", Evidence(NOWHERE), None, at=True)
     assert [task.step for task in comparison.tasks] == [15_000]
     assert scores(comparison) == [((2.0, 4.0, 6.0), (20.0, 21.0, 22.0))]
     assert comparison.left_out == ("mujoco/sac/Hopper-v4: 1 of left below 15,000 steps",)
@@ -242,12 +242,12 @@ def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: 
     record_run([0.0, 10.0, 20.0, 30.0], **words)
     Path("results").rename("left")
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.5", "budget.steps=500000"], **words)
-    comparison = compare("left", "results", Sources(NOWHERE), None, at=True)
+    comparison = compare("left", "results", Evidence(NOWHERE), None, at=True)
     assert (scores(comparison), comparison.tasks[0].step) == ([((10.0,), (1.0,))], 10_000)
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.25"], **words)
     several = "can be compared: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"
     assert several in stderr_of(["compare", "left", "results", "--at"])
-    assert scores(compare("left", "results@actor_lr=0.5", Sources(NOWHERE), None, at=True)) == scores(comparison)
+    assert scores(compare("left", "results@actor_lr=0.5", Evidence(NOWHERE), None, at=True)) == scores(comparison)
     Path("results").rename("several")
     record_run([0.0, 1.0, 2.0], sets=["protocol.episodes=20", "budget.steps=500000"], **words)
     assert stderr_of(["compare", "left", "results", "--at"]).endswith("mujoco/sac/Hopper-v4: they differ in protocol\n")

@@ -9,17 +9,17 @@ import pytest
 from rlbench.cli.app import main
 from rlbench.report import remaining_work as missing_module
 from rlbench.report.cells import every_cell
+from rlbench.report.evidence import Evidence
 from rlbench.report.pages import markdown_page
 from rlbench.report.reference_table import SUITES, CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
-from rlbench.report.sources import Sources
 from tests.report.conftest import RESULTS
 
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return markdown_page(SUITES, Sources(RESULTS))
+    return markdown_page(SUITES, Evidence(RESULTS))
 
 
 def rows(text: str, head: str) -> dict[str, list[str]]:
@@ -56,16 +56,16 @@ def test_costs_are_those_of_the_plan_at_the_speed_of_the_records_processor(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = rows(text, "| for ten seeds a cell |")
-    lacking = remaining_runs("mujoco", Sources(RESULTS), cpu="AMD EPYC")
+    lacking = remaining_runs("mujoco", Evidence(RESULTS), cpu="AMD EPYC")
     assert costs["mujoco"][0] == f"{sum(len(row.seeds) for row in lacking):,}"
     assert costs["mujoco"][2] == f"{sum(row.hours or 0 for row in lacking) / 24:,.1f}"
     assert float(costs["offline"][2]) > 0, "offline runs have a speed: gradient steps a second"
     monkeypatch.setattr(missing_module, "processor", lambda: "another")
-    assert markdown_page(SUITES, Sources(RESULTS)) == text, "the page is the same wherever it is made"
+    assert markdown_page(SUITES, Evidence(RESULTS)) == text, "the page is the same wherever it is made"
 
 
 def test_a_folder_without_records_says_so(tmp_path: Path) -> None:
-    text = markdown_page(["mujoco"], Sources(tmp_path / "none"))
+    text = markdown_page(["mujoco"], Evidence(tmp_path / "none"))
     assert "0 were run in full" in text and "made with no machine yet" in text and "![" not in text
 
 
@@ -77,10 +77,10 @@ def test_report_writes_markdown_for_a_file_named_md(tmp_path: Path) -> None:
 
 
 def test_runs_without_available_data_are_counted_separately(tmp_path: Path) -> None:
-    barred = sum(len(row.seeds) for row in remaining_runs("offline", Sources(tmp_path)) if not row.runnable)
+    barred = sum(len(row.seeds) for row in remaining_runs("offline", Evidence(tmp_path)) if not row.runnable)
     assert barred == 120
-    assert f"{barred} of these runs cannot be made" in markdown_page(["offline", "toy"], Sources(tmp_path))
-    assert "cannot be made" not in markdown_page(["toy"], Sources(tmp_path))
+    assert f"{barred} of these runs cannot be made" in markdown_page(["offline", "toy"], Evidence(tmp_path))
+    assert "cannot be made" not in markdown_page(["toy"], Evidence(tmp_path))
 
 
 def test_speed_on_frames_is_not_used_for_vectors() -> None:
@@ -93,5 +93,5 @@ def test_speed_on_frames_is_not_used_for_vectors() -> None:
     assert throughput(bcq, vector_runs | games, "AMD EPYC", gpu=False) is None
     near = throughput(raw, vector_runs | games, "AMD EPYC", gpu=False)
     assert near is not None and near.nearest == "family"
-    lacking = {row.key: row.hours for row in remaining_runs("offline", Sources(Path("nowhere")))}
+    lacking = {row.key: row.hours for row in remaining_runs("offline", Evidence(Path("nowhere")))}
     assert set(lacking.values()) == {None}, "nothing was measured, so nothing is foretold"

@@ -60,8 +60,8 @@ def test_parity_row_equals_a_hand_computation(rows: Rows) -> None:
     assert row.difference == -8
     assert row.interval == pytest.approx((-8 - 4.302653 * error, -8 + 4.302653 * error), abs=1e-5)
     scale = scale_of(row.key)
-    assert row.way == pytest.approx(row.reference.mean - scale.random)
-    assert row.bound_percent == pytest.approx(100 * (8 + stats.t.ppf(0.95, degrees) * error) / row.way)
+    assert row.distance == pytest.approx(row.reference.mean - scale.random)
+    assert row.bound_percent == pytest.approx(100 * (8 + stats.t.ppf(0.95, degrees) * error) / row.distance)
     assert row.peer_difference == pytest.approx(22 - row.reference.mean)
     assert (row.library, row.packages, row.differences) == ("lib 1", ("mujoco 3",), ("x: 1",))
 
@@ -157,14 +157,14 @@ def test_offline_parity_rows_use_one_file(digest: str, count: int, record_seeds:
     if rows:
         assert (rows[0].key.dataset, rows[0].step, rows[0].reference) == ("rlb-hopper-medium", 10_000, None)
         scale = scale_of(rows[0].key)
-        assert scale is not None and rows[0].way == pytest.approx(13 - scale.random)  # to the peer
+        assert scale is not None and rows[0].distance == pytest.approx(13 - scale.random)  # to the peer
 
 
 def parity_of(task: str, ours: Sequence[float], theirs: Sequence[float], reference: float) -> Parity:
     level = ReferencePoint(step=10, reference_step=10, mean=reference, std=3.0, n=10)
     return Parity(
         key=CellKey("mujoco", "a2c", task, ""), library="lib 1", packages=(), differences=(), step=1_000,
-        ours=tuple(ours), peer=tuple(theirs), reference=level, way=reference, test=None, word="OPEN",
+        ours=tuple(ours), peer=tuple(theirs), reference=level, distance=reference, test=None, word="OPEN",
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from rlbench.cli.app import main
 from rlbench.errors import UsageError
 from rlbench.report import plot_data
 from rlbench.report.aggregate import normalizer
+from rlbench.report.evidence import Evidence
 from rlbench.report.figure_style import STYLE, rc_settings
 from rlbench.report.pages import html_page
 from rlbench.report.plot_data import AlgorithmScores, Panel, find_cells
@@ -24,7 +25,6 @@ from rlbench.report.plots import ORDER, Kind, draw, encode_figure, line_styles
 from rlbench.report.reference_table import CellKey
 from rlbench.report.remaining_work import remaining_runs, throughput
 from rlbench.report.run_index import gather
-from rlbench.report.sources import Sources
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun, RecordSeeds
 from tests.report.conftest import RESULTS
@@ -34,12 +34,12 @@ from tests.slow import slow_but
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-def panels(suite: str, evidence: Sources, *tasks: str, hours: bool = False) -> tuple[Panel, ...]:
+def panels(suite: str, evidence: Evidence, *tasks: str, hours: bool = False) -> tuple[Panel, ...]:
     return plot_data.panels(suite, evidence, find_cells(suite, evidence, tasks), by_name=bool(tasks), hours=hours)
 
 
 def algorithm_scores(suite: str, results: Path) -> tuple[str, tuple[AlgorithmScores, ...]]:
-    return plot_data.algorithm_scores(suite, find_cells(suite, Sources(results)))
+    return plot_data.algorithm_scores(suite, find_cells(suite, Evidence(results)))
 
 
 @pytest.fixture
@@ -140,42 +140,42 @@ def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms:
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "forest"])  # a bound needs three seeds
 def test_every_kind_of_figure_is_drawn_deterministically(kind: str, two_algorithms: Path) -> None:
-    images = [encode_figure(draw("toy", kind, Sources(two_algorithms)), ".svg") for _ in range(2)]
+    images = [encode_figure(draw("toy", kind, Evidence(two_algorithms)), ".svg") for _ in range(2)]
     assert images[0] == images[1]
     assert b"dqn" in images[0] and b"c51" in images[0]
-    assert encode_figure(draw("toy", kind, Sources(two_algorithms)), ".png").startswith(b"\x89PNG")
+    assert encode_figure(draw("toy", kind, Evidence(two_algorithms)), ".png").startswith(b"\x89PNG")
 
 
 def test_curve_contains_every_seed_and_the_reference(two_algorithms: Path) -> None:
-    scores = {panel.title: panel for panel in panels("toy", Sources(two_algorithms))}
+    scores = {panel.title: panel for panel in panels("toy", Evidence(two_algorithms))}
     line = next(line for line in scores["Catch"].lines if line.algorithm == "dqn")
     assert line.x.tolist() == [0, 4000]
     assert line.low == pytest.approx([-0.6, 0.8125 - 0.0625])  # one std, divided by n
     assert line.high == pytest.approx([-0.6, 0.8125 + 0.0625])
     assert scores["Catch"].scores["dqn"] == 1.0
-    assert panels("toy", Sources(two_algorithms), hours=True)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
+    assert panels("toy", Evidence(two_algorithms), hours=True)[0].lines[0].x[-1] == pytest.approx(1 / 3600)
 
 
 def test_a_documented_task_is_drawn_before_anything_is_run() -> None:
-    (panel,) = panels("mujoco", Sources(Path("nowhere")), "Hopper-v3")
+    (panel,) = panels("mujoco", Evidence(Path("nowhere")), "Hopper-v3")
     assert {"sac", "td3"} <= set(panel.curves) and panel.lines == ()
 
 
 def test_the_verdict_at_equal_steps_is_marked_on_the_curves(record_seeds: RecordSeeds) -> None:
     words = {"suite": "mujoco", "algo": "sac", "task": "HalfCheetah-v4", "status": None}
     record_seeds(*([9000.0 + seed] * 21 for seed in range(3)), **words)  # far above a curve that has just begun to rise
-    (panel,) = panels("mujoco", Sources(Path("results")))
+    (panel,) = panels("mujoco", Evidence(Path("results")))
     assert (str(panel.verdicts["sac"]), list(panel.verdicts)) == ("AHEAD @100k", ["sac"])
-    figure = draw("mujoco", "curves", Sources(Path("results")))
+    figure = draw("mujoco", "curves", Evidence(Path("results")))
     (marker,) = [line for line in figure.axes[0].lines if line.get_marker() == "^" and len(line.get_xdata()) == 1]
     assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (100.0, 9001.0)  # thousand steps
     assert "AHEAD at equal steps" in [text.get_text() for text in figure.legends[0].get_texts()]
-    hours_alone = draw("mujoco", "walltime", Sources(Path("results")))
+    hours_alone = draw("mujoco", "walltime", Evidence(Path("results")))
     assert not [text for text in hours_alone.legends[0].get_texts() if "equal steps" in text.get_text()]
 
 
 def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
-    evidence = Sources(RESULTS)
+    evidence = Evidence(RESULTS)
     bounds = [cell for cell in evidence.cells(["mujoco"]) if cell.shortfall_percent is not None]
     (axes,) = draw("mujoco", "forest", evidence).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
@@ -213,16 +213,16 @@ def test_invalid_plot_command_exits_2_and_writes_nothing(line: tuple[str, ...]) 
 def test_legend_names_only_drawn_algorithms(record_run: RecordRun) -> None:
     """Seven algorithms have documented curves of Hopper; beside measured ones only those of the same are drawn."""
     record_run([0.0, 1607.0, 2000.0], suite="mujoco", algo="ppo", task="Hopper-v4")
-    (hopper,) = panels("mujoco", Sources(Path("results")), "Hopper-v4")
+    (hopper,) = panels("mujoco", Evidence(Path("results")), "Hopper-v4")
     assert len(hopper.curves) > 1
-    (legend,) = draw("mujoco", "curves", Sources(Path("results")), tasks=("Hopper-v4",)).legends
+    (legend,) = draw("mujoco", "curves", Evidence(Path("results")), tasks=("Hopper-v4",)).legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "ppo", "published curve", "published score", "OPEN at equal steps", "± one std over seeds"
     ]  # fmt: skip
 
 
 def test_published_curves_alone_are_dotted_and_called_published() -> None:
-    figure = draw("mujoco", "curves", Sources(Path("nowhere")), tasks=["Hopper-v3"], algorithms=["ppo"])
+    figure = draw("mujoco", "curves", Evidence(Path("nowhere")), tasks=["Hopper-v3"], algorithms=["ppo"])
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["ppo, published", "± one std over seeds"]
     (line,) = figure.axes[0].lines
@@ -233,7 +233,7 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -
     for lr in ("0.5", "0.25"):
         for steps in (10_000, 20_000):  # of one seed, which counts once
             record_run([0.0, 1.0], suite="toy", task="Catch", sets=[f"algo.lr={lr}", f"budget.steps={steps}"])
-    (panel,) = panels("toy", Sources(Path("results")))
+    (panel,) = panels("toy", Evidence(Path("results")))
     assert {line.algorithm: line.runs for line in panel.lines} == {"dqn lr=0.25": 1, "dqn lr=0.5": 1}
     styles = line_styles(["dqn", "dqn lr=0.25", "dqn lr=0.5"])
     assert len({style.color for style in styles.values()}) == 1
@@ -246,14 +246,14 @@ def test_a_variant_is_a_line_of_its_own_by_what_differs(record_run: RecordRun) -
 def test_own_runs_are_drawn_beside_those_of_rlbench(two_algorithms: Path, record_run: RecordRun) -> None:
     two_algorithms.rename("brought")
     record_run([0.0, 0.5], suite="toy", task="Catch", seed=5)
-    scores = panels("toy", Sources(Path("results"), Path("brought"), own_only=False), "Catch")
+    scores = panels("toy", Evidence(Path("results"), Path("brought"), own_only=False), "Catch")
     assert [line.algorithm for line in scores[0].lines if line.algorithm[:3] in {"dqn", "c51"}] == [
         "dqn", "dqn (rlbench)", "c51"
     ]  # fmt: skip
 
 
 def test_algorithms_are_ranked_on_the_tasks_that_all_have(two_algorithms: Path) -> None:
-    figure = draw("toy", "interval", Sources(two_algorithms))  # DQN alone has CartPole-v1
+    figure = draw("toy", "interval", Evidence(two_algorithms))  # DQN alone has CartPole-v1
     assert "on Catch;" in figure.axes[0].get_title()
     assert {text.get_text() for text in figure.axes[0].texts} == {"1 task × 2 seeds"}
 
@@ -273,7 +273,7 @@ def test_an_algorithm_has_one_colour_in_every_figure() -> None:
 
 
 def test_a_pdf_has_the_same_bytes_every_time(two_algorithms: Path) -> None:
-    files = [encode_figure(draw("toy", "curves", Sources(two_algorithms)), ".pdf") for _ in range(2)]
+    files = [encode_figure(draw("toy", "curves", Evidence(two_algorithms)), ".pdf") for _ in range(2)]
     assert files[0] == files[1] and files[0].startswith(b"%PDF")
 
 
@@ -285,7 +285,7 @@ def test_algorithms_of_a_figure_differ_in_black_and_white() -> None:
 def test_a_document_on_d4rls_scale_is_drawn_in_raw_points(record_run: RecordRun) -> None:
     """CORL's 67.53 % of the way from -20 to 3,234 is a return of some 2,178, not of 68."""
     record_run([0.0, 1607.0], suite="offline", algo="iql", task="hopper-medium-v2")
-    (panel,) = panels("offline", Sources(Path("results")))
+    (panel,) = panels("offline", Evidence(Path("results")))
     _, (algo,) = algorithm_scores("offline", Path("results"))
     assert panel.scores["iql"] == pytest.approx(2177.54, abs=0.01)
     assert algo.references == pytest.approx((0.6753,))
@@ -312,26 +312,26 @@ def addresses(text: str) -> list[str]:
 
 def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0], suite="toy", task="Catch", seed=9, status="failed")
-    text = html_page(["toy", "mujoco"], Sources(two_algorithms))
+    text = html_page(["toy", "mujoco"], Evidence(two_algorithms))
     assert all(address.startswith(("#", "data:image/svg+xml,")) for address in addresses(text))
     assert not re.search(r"url\(|@import|<script", text)
     assert "{{" not in text
     assert text.count("<polyline") == 6  # a curve a seed
     for words in ("1 of 3 runs failed", "a test says failed", "73 documented cells", "Missing for ten seeds"):
         assert words in text
-    assert html_page(["toy", "mujoco"], Sources(two_algorithms)) == text
+    assert html_page(["toy", "mujoco"], Evidence(two_algorithms)) == text
 
 
 def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None:
     """A data address decodes to the figure: well-formed, with its scales and every point."""
-    fetched = addresses(html_page(["toy"], Sources(two_algorithms)))
+    fetched = addresses(html_page(["toy"], Evidence(two_algorithms)))
     figures = [unquote(address.partition(",")[2]) for address in fetched if address.startswith("data:")]
     assert len(figures) >= 4
-    plotted = encode_figure(draw("toy", "curves", Sources(two_algorithms)), ".svg").decode()
+    plotted = encode_figure(draw("toy", "curves", Evidence(two_algorithms)), ".svg").decode()
     assert figures[0] == " ".join(plotted.split())
     exact = io.BytesIO()
     with style.context(STYLE):
-        draw("toy", "curves", Sources(two_algorithms)).savefig(exact, format="svg", dpi=150)
+        draw("toy", "curves", Evidence(two_algorithms)).savefig(exact, format="svg", dpi=150)
     number = re.compile(r"\d+\.?\d*")
 
     def points(text: str) -> list[float]:
@@ -361,13 +361,13 @@ def test_a_task_whose_runs_have_all_failed_stays_in_the_scores(
 def test_runs_that_run_would_not_do_are_not_planned(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0] * 5, suite="toy", task="Catch", seed=2, sets=["budget.steps=8000"])  # done, and not resumed
     record_run([0.0] * 13, suite="toy", task="Catch", seed=3, environment={"env": {"env": "test/later"}})
-    rows = {row.key[1:3]: row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))}
+    rows = {row.key[1:3]: row for row in remaining_runs("toy", Evidence(two_algorithms), seeds=range(5))}
     assert (rows["dqn", "Catch"].seeds, rows["dqn", "Catch"].steps) == ((2, 4), 2 * 24_000)
 
 
 def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: RecordRun) -> None:
     record_run([0.0, 0.0], suite="toy", task="Catch", seed=2, status="interrupted")  # 4,000 steps are done
-    rows = {row.key[1:3]: row for row in remaining_runs("toy", Sources(two_algorithms), seeds=range(5))}
+    rows = {row.key[1:3]: row for row in remaining_runs("toy", Evidence(two_algorithms), seeds=range(5))}
     dqn = rows["dqn", "Catch"]
     assert (dqn.seeds, dqn.steps, dqn.runnable) == ((2, 3, 4), 3 * 24_000 - 4_000, True)
     assert dqn.hours is None  # these records have no speed
@@ -376,7 +376,7 @@ def test_missing_runs_have_a_cost(two_algorithms: Path, record_run: RecordRun) -
 
 
 def test_plan_takes_hours_from_the_committed_records() -> None:
-    rows = remaining_runs("atari", Sources(RESULTS), algorithms=["dqn"], seeds=[0, 1])
+    rows = remaining_runs("atari", Evidence(RESULTS), algorithms=["dqn"], seeds=[0, 1])
     assert all(row.hours and 10 < row.hours < 100 for row in rows)  # 10 M steps at 140 a second are 20 hours
     assert rows[0].seeds == (1,)
 
@@ -391,7 +391,7 @@ def test_plan_as_json_is_a_ci_matrix() -> None:
 @pytest.mark.parametrize("suite", slow_but(["atari", "mujoco", "toy", "goals"], 3))
 @pytest.mark.parametrize("kind", ["curves", "walltime", "interval"])
 def test_committed_figure_is_current(suite: str, kind: str, tmp_path: Path) -> None:
-    (tmp_path / "new.png").write_bytes(encode_figure(draw(suite, kind, Sources(RESULTS)), ".png"))
+    (tmp_path / "new.png").write_bytes(encode_figure(draw(suite, kind, Evidence(RESULTS)), ".png"))
     new, old = imread(tmp_path / "new.png"), imread(RESULTS / "plots" / f"{suite}-{kind}.png")
     assert new.shape == old.shape, "run scripts/tables and commit what it writes"
     assert float(np.abs(new - old).mean()) < 0.002, "run scripts/tables and commit what it writes"

@@ -24,7 +24,17 @@ def only(results: Path) -> Runs:
     return runs[CELL]
 
 
-GROUPS = ("complete", "failed", "short", "other_protocol", "variants", "other_data", "versions", "copies", "duplicates")
+GROUPS = (
+    "complete",
+    "failed",
+    "short",
+    "other_protocol",
+    "variants",
+    "other_data",
+    "other_versions",
+    "same_numbers",
+    "duplicates",
+)
 
 
 @pytest.mark.parametrize(

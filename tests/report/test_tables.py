@@ -14,8 +14,8 @@ import pytest
 
 from rlbench.report import tables
 from rlbench.report.cells import Cell, Measured, every_cell
+from rlbench.report.evidence import packaged
 from rlbench.report.reference_table import DATA, SUITES, CellKey, ReferenceScore
-from rlbench.report.sources import packaged
 from rlbench.report.verdict import Verdict
 from tests.conftest import RecordRun
 

@@ -7,10 +7,10 @@ import pytest
 
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.check import against_references
+from rlbench.report.evidence import Evidence
 from rlbench.report.provenance import cells_of
 from rlbench.report.reference_scores import margin, reference_cells, resolution, threshold
 from rlbench.report.reference_table import SUITES, CellKey, ReferenceScore, parse_score
-from rlbench.report.sources import Sources
 from tests.conftest import RecordSeeds
 
 
@@ -123,7 +123,7 @@ def test_given_margin_applies_to_a_single_reference_run(
 ) -> None:
     """DQN on Breakout: documented 316, a random policy 1.7; a tenth of the way is 31.4."""
     record_seeds(*([0.0, score + seed] for seed in range(3)))
-    findings = against_references("atari", Sources(results), alpha=0.05, margin=share)
+    findings = against_references("atari", Evidence(results), alpha=0.05, margin=share)
     assert {finding.word for finding in findings if finding.word != "NOT RUN"} == {word}
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlbench import suites
-from rlbench.assembly.policy_gradient import action_bound, actor_critic_network
+from rlbench.assembly.policy_gradient import actor_critic_network, env_action_map
 from rlbench.config.online import PolicyGradientConfig
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, Discrete, EnvInfo
@@ -69,6 +69,6 @@ def test_atari_torso_has_orthogonal_initialization() -> None:
 )
 def test_reinforce_squashes_actions_and_others_clip_them(algorithm: str, expected: Callable[[Tensor], Tensor]) -> None:
     action = Tensor([[-2.0, -1.0, -0.5, 0.0, 0.7, 9.0]])
-    bound_of_algorithm = action_bound(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)
+    bound_of_algorithm = env_action_map(algo_of(suites.spec("mujoco", algorithm, "HalfCheetah-v4")), REAL)
     assert bound_of_algorithm is not None
     torch.testing.assert_close(bound_of_algorithm(action), expected(action))

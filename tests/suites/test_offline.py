@@ -85,7 +85,10 @@ def test_cell_name_contains_other_data() -> None:
     spec = suites.spec("offline", "il", "HalfCheetah-v4")
     assert spec.name == "offline/il/HalfCheetah-v4"
     other = apply_settings(spec, [parse("task.dataset=mine-01234567")])
-    assert (other.name, other.place) == ("offline/il/HalfCheetah-v4@mine-01234567", "HalfCheetah-v4@mine-01234567")
+    assert (other.name, other.task_folder) == (
+        "offline/il/HalfCheetah-v4@mine-01234567",
+        "HalfCheetah-v4@mine-01234567",
+    )
     assert other.id != spec.id
 
 

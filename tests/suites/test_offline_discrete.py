@@ -76,7 +76,7 @@ def test_weight_of_the_gap_follows_the_reference_for_the_sets_size(task: str, si
     assert Data(name).tasks("offline") == (task,)
     spec = resolve("offline", "cql", task, dataset=Data(name).name("offline", task, smoke=False)).spec
     assert algo_of(spec).method == DiscreteCQLConfig(conservative_weight=weight)
-    assert (spec.name, spec.place) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
+    assert (spec.name, spec.task_folder) == (f"offline/cql/{task}@{name}", f"{task}@{name}")
 
 
 def test_recording_by_path_has_its_size_in_its_name() -> None:

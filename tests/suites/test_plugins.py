@@ -62,7 +62,7 @@ class Env(gymnasium.Env):
 gymnasium.register("Doors-v7", entry_point=Env, max_episode_steps=20)
 """
 
-CACHES = (plugins.plugins, plugins._load_plugin, reference_files._installed, run_index.reference_spec)
+CACHES = (plugins.plugins, plugins._load_plugin, reference_files._installed, run_index.documented_spec)
 
 
 def forget() -> None:
@@ -147,7 +147,8 @@ def test_a_plug_in_is_listed_shown_run_and_tabled_like_any_other_suite(monkeypat
     folder = min(path.parent for path in Path.cwd().rglob("seed=0/spec.json"))
     newer = {"corridor": plugins.plugins()["corridor"]._replace(package=plugins.Package("corridor_suite", "2.0"))}
     monkeypatch.setattr(plugins, "plugins", lambda: newer)
-    for verb in (["verify", "--replay"], ["eval"]):
+    generate = ["data", "generate", "Corridor", "--epsilon", "0.3", "--steps", "200", "--name", "rlb-x", "--policy"]
+    for verb in (["verify", "--replay"], ["eval"], generate):
         assert "(corridor_suite: 1.0 recorded, 2.0 here); install" in stderr_of([*verb, str(folder)])
 
 
@@ -348,6 +349,12 @@ def test_settings_that_a_plug_in_gets_wrong_are_named_in_one_line(spec: str, tex
     assert exit_code == 2 and len(error.splitlines()) == 1 and "sorry/dqn of sorry" in error and text in error
 
 
+def test_a_suite_without_a_documented_task_wants_the_name_of_one(site: Path) -> None:
+    code = "from rlbench.suites.toy import ALGORITHMS, TASKS, spec\nDOCUMENTED = ()\n"
+    install(site, "bare", code, "[rlbench.suites]\nbare = bare\n")
+    assert "bare has no documented task; name one with --task: " in stderr_of("run bare dqn --dry-run")
+
+
 @pytest.mark.slow
 def test_records_of_a_missing_plug_in_are_shown(corridor: Path, tmp_path: Path) -> None:
     sets = ("budget.steps=200", "budget.epoch=200", "algo.learning_starts=80", "protocol.episodes=2", "protocol.envs=2")
@@ -443,7 +450,7 @@ def test_frames_become_gray_and_small_and_rewards_are_clipped_in_training_alone(
     assert [step.reward[0] for step in training_steps] == [-1.0] * 3 and [step.reward[0] for step in evaluated] == [
         -7.0
     ] * 3
-    assert [step.score[1] for step in training_steps] == [-7.0] * 3 and training_steps[-1].over.all()
+    assert [step.score[1] for step in training_steps] == [-7.0] * 3 and training_steps[-1].game_over.all()
 
 
 def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() -> None:
@@ -474,7 +481,7 @@ def test_an_environments_own_info_is_neither_its_score_nor_its_end() -> None:
     for over in (False, False, True):
         envs.send(np.zeros(1, np.int64))
         step = envs.recv()
-        assert (step.score[0], step.over[0]) == (-7.0, over)
+        assert (step.score[0], step.game_over[0]) == (-7.0, over)
 
 
 def plugin_vector(make: Callable[..., object]) -> VectorEnv:

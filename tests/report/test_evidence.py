@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rlbench.records import imported
-from rlbench.report import sources
+from rlbench.report import evidence
+from rlbench.report.evidence import RUNS, SCORES, Evidence, checkout_records, package
 from rlbench.report.reference_table import SUITES
-from rlbench.report.sources import RUNS, SCORES, Sources, checkout_records, package
 from tests.commands import json_of, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, RecordSeeds
 from tests.reliability.test_hostile_curves import CURVE
@@ -26,7 +26,7 @@ def in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``results/`` of the current folder are the records that rlbench brings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RLBENCH_RESULTS")
-    monkeypatch.setattr(sources, "checkout_records", lambda: Path("results"))
+    monkeypatch.setattr(evidence, "checkout_records", lambda: Path("results"))
 
 
 def own(record_run: RecordRun, *means: float, **which: object) -> None:
@@ -173,21 +173,21 @@ def test_no_other_file_or_folder_is_a_suite(record_run: RecordRun) -> None:
     Path("results", "README.md").write_text("text", encoding="utf-8")
     Path("results/.venv").mkdir()
     Path("results/.venv/lib64").symlink_to("lib")
-    assert sources.known_suites(Path("results")) == list(SUITES)
+    assert evidence.known_suites(Path("results")) == list(SUITES)
     stdout_of("report --output page.html --results results")
     assert name not in Path("page.html").read_text(encoding="utf-8")
 
 
 def test_imported_curves_of_a_missing_plug_in_have_a_suite(tmp_path: Path) -> None:
     imported.write_curves([replace(CURVE, suite="corridor")], tmp_path)
-    assert sources.known_suites(tmp_path) == [*SUITES, "corridor"]
+    assert evidence.known_suites(tmp_path) == [*SUITES, "corridor"]
     assert "2.00" in stdout_of(f"table corridor --results {tmp_path}")
 
 
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     assert package(ROOT / "results") == SCORES.read_bytes(), "run scripts/tables"
-    checkout = Sources(RUNS, ROOT / "results", own_only=False).cells(SUITES)
-    assert Sources(RUNS, None, own_only=False).cells(SUITES) == checkout
+    checkout = Evidence(RUNS, ROOT / "results", own_only=False).cells(SUITES)
+    assert Evidence(RUNS, None, own_only=False).cells(SUITES) == checkout
     assert {cell.origin for cell in checkout} == {"rlbench"}
 
 
@@ -200,9 +200,9 @@ def test_damaged_cells_of_a_wheel_are_refused(
     damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("measured.json").write_bytes(damage(SCORES.read_bytes()))
-    monkeypatch.setattr(sources, "SCORES", Path("measured.json"))
-    monkeypatch.setattr(sources, "checkout_records", lambda: None)
-    monkeypatch.setattr(sources, "packaged", sources.packaged.__wrapped__)
+    monkeypatch.setattr(evidence, "SCORES", Path("measured.json"))
+    monkeypatch.setattr(evidence, "checkout_records", lambda: None)
+    monkeypatch.setattr(evidence, "packaged", evidence.packaged.__wrapped__)
     assert "measured.json: missing or damaged; install rlbench again" in stderr_of(["table", "toy"])
 
 

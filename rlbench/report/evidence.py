@@ -31,7 +31,7 @@ RUNS: Final = Path("runs")  # the folder of own runs, below the current one
 SCORES: Final = DATA / "measured.json"
 
 
-class Sources(NamedTuple):
+class Evidence(NamedTuple):
     """The folders of measured runs."""
 
     own: Path  # own runs, or the folder of ``--results``
@@ -130,14 +130,14 @@ class Sources(NamedTuple):
         return {key: "; ".join(texts) for key, texts in texts_by_cell.items()}
 
 
-def sources(results: Path | None) -> Sources:
+def evidence_of(results: Path | None) -> Evidence:
     """The folder of ``--results`` alone, or own runs and rlbench's records."""
-    return Sources(RUNS, checkout_records(), own_only=False) if results is None else Sources(results)
+    return Evidence(RUNS, checkout_records(), own_only=False) if results is None else Evidence(results)
 
 
 def known_suites(results: Path | None) -> list[str]:
     """Every suite: rlbench's own, those of installed plug-ins, and those of records whose plug-in is missing."""
-    own = sources(results).own
+    own = evidence_of(results).own
     names = {read_run(folder).suite for folder in folders(own)}
     names |= {imported.read_curve(folder).suite for folder in imported.curve_folders(own)}
     return [*suites.names(), *sorted(names - set(suites.names()))]
@@ -147,7 +147,7 @@ def unmatched_references(suite: str, results: Path | None) -> Iterator[str]:
     """One line a file of references: its first row of an algorithm or task that neither the suite nor a record has."""
     if not (paths := selected_files()):
         return
-    cells, roots = published_scores(suite), [folder / suite for folder in sources(results).folders]
+    cells, roots = published_scores(suite), [folder / suite for folder in evidence_of(results).folders]
     algorithms = dict.fromkeys([*suites.algorithms(suite), *(key.algorithm for key in cells)])
     tasks = dict.fromkeys([*suites.tasks(suite), *(key.dataset or key.task for key in cells)])
     records = {path.name for root in roots for pattern in ("*", "*/*") for path in root.glob(pattern)}
