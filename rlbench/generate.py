@@ -102,7 +102,7 @@ class TransitionRecorder:
         return rows, cut
 
 
-class Recording:
+class DatasetGenerator:
     """Generates the data of one recipe: iterate over it, a vector step at a time, then call ``result``."""
 
     def __init__(self, recipe: Recipe, policies: Sequence[Policy]) -> None:

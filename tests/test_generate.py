@@ -21,8 +21,8 @@ from rlbench.datasets.recipes import POLICIES, Part, Recipe
 from rlbench.envs.base import Box, EnvInfo, Step
 from rlbench.errors import UsageError
 from rlbench.generate import (
+    DatasetGenerator,
     NoisyPolicy,
-    Recording,
     TransitionRecorder,
     _record,
     concatenate_columns,
@@ -49,9 +49,9 @@ def part(name: str = HOPPER, share: float = 1.0, **changes: object) -> Part:
     )
 
 
-def generate_rows(*parts: Part, steps: int = 301, num_envs: int = 2, seed: int = 0) -> Recording:
+def generate_rows(*parts: Part, steps: int = 301, num_envs: int = 2, seed: int = 0) -> DatasetGenerator:
     recipe = Recipe(name="rlb-test", task="Hopper-v4", parts=parts, steps=steps, lanes=num_envs, seed=seed)
-    recording = Recording(recipe, [policy_of(p.policy) for p in parts])
+    recording = DatasetGenerator(recipe, [policy_of(p.policy) for p in parts])
     counts = list(recording)
     assert counts == sorted(counts) and counts[-1] == steps
     return recording
@@ -232,12 +232,12 @@ def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
     mine = Part(policy="half", sha256=half.sha256)
     fine = Recipe(name="rlb-x", task="Hopper-v4", parts=(mine,), steps=10, lanes=1)
     with pytest.raises(UsageError, match="half: plays x, not Hopper-v4"):
-        next(iter(Recording(fine, [half])))
+        next(iter(DatasetGenerator(fine, [half])))
     with pytest.raises(UsageError, match=r"has SHA-256 .* the recipe"):
-        Recording(fine, [policy_of(HOPPER)])
+        DatasetGenerator(fine, [policy_of(HOPPER)])
     pole = fine.model_copy(update={"task": "CartPole-v1"})
     with pytest.raises(UsageError, match="CartPole-v1: only vector observations and continuous actions are recorded"):
-        next(iter(Recording(pole, [half])))
+        next(iter(DatasetGenerator(pole, [half])))
     assert task_of("Pendulum-v1").id == "Pendulum-v1"
 
 
@@ -338,7 +338,7 @@ def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
     policy = stored_policy(finished, "best")
     assert policy.metadata.name.startswith("toy/sac/Pendulum-v1") and policy.metadata.name.endswith("seed=0 best")
     mine = Part(policy=policy.metadata.name, sha256=policy.sha256)
-    recording = Recording(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
+    recording = DatasetGenerator(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
     assert list(recording)[-1] == 450
     assert np.flatnonzero(recording.result().timeouts).tolist() == [199, 399, 449]
     assert recording.provenance()["episodes"] == 2

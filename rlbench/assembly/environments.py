@@ -8,7 +8,7 @@ from rlbench import suites
 from rlbench.assembly.device import cores
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
-from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, world_of
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, env_task_of
 from rlbench.envs.ale import AleVector
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
@@ -134,7 +134,7 @@ def record_video(spec: Spec, evaluation: Evaluation) -> RecordVideo:
 
 
 def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
-    task = world_of(spec.task)
+    task = env_task_of(spec.task)
     inner = unnormalized(envs)
     match task:
         case AtariTask(env="ale"):

@@ -19,7 +19,7 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Actor, EpsilonGreedy
 from rlbench.config.online import PolicyGradientConfig, QLearningConfig
 from rlbench.config.run import Runtime, Spec
-from rlbench.config.tasks import world_of
+from rlbench.config.tasks import env_task_of
 from rlbench.datasets import episodes
 from rlbench.datasets.policies import serialize
 from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
@@ -151,7 +151,7 @@ def export_policy(spec: Spec, checkpoint: State, *, name: str) -> bytes:
         "format": "actor-v1",
         "name": name,
         "algorithm": spec.algorithm,
-        "env_evaluated": world_of(spec.task).id,
+        "env_evaluated": env_task_of(spec.task).id,
         "input_dim": str(next(iter(arrays.values())).shape[-1]),
         "action_dim": str(len(arrays["mean.bias"])),
         "hidden_layers": str(sum(key.startswith("layers.") for key in arrays) // 2),

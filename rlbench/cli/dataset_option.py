@@ -100,11 +100,9 @@ def _rows(globs: tuple[str, ...]) -> None:
 
     for name in globs:
         if name in catalogue.d4rl() and name not in suites.tasks("offline"):
-            world = catalogue.d4rl()[name].env_id
+            env = catalogue.d4rl()[name].env_id
             use = (
-                f"learn from it with --task {world} --dataset {name}"
-                if world
-                else "its policies cannot be evaluated here"
+                f"learn from it with --task {env} --dataset {name}" if env else "its policies cannot be evaluated here"
             )
             raise UsageError(f"--task {name}: is a data set, but no row of the table; {use}")
 
@@ -204,13 +202,13 @@ def _note_other_environment(task: OfflineTask, path: Path) -> None:
 
     from rlbench.datasets.loader import dataset_metadata
 
-    metadata, world = dataset_metadata(path), task.world.id
+    metadata, env = dataset_metadata(path), task.world.id
     for name, noun in (("env_kwargs", "arguments"), ("additional_wrappers", "wrappers")):
         if text := metadata.get(name):
-            print_note(f"{path}: recorded with the {noun} {printable(text, 200)}; {world} evaluates without them")
-    theirs, own = metadata.get("max_episode_steps"), getattr(registry.get(world), "max_episode_steps", None)
+            print_note(f"{path}: recorded with the {noun} {printable(text, 200)}; {env} evaluates without them")
+    theirs, own = metadata.get("max_episode_steps"), getattr(registry.get(env), "max_episode_steps", None)
     if theirs and own and theirs != str(own):
-        print_note(f"{path}: recorded in episodes of at most {theirs} steps; those of {world} have up to {own}")
+        print_note(f"{path}: recorded in episodes of at most {theirs} steps; those of {env} have up to {own}")
 
 
 def refuse_other_data(ended: Record, runtime: Runtime) -> None:

@@ -75,7 +75,7 @@ def generate(
     from rlbench.datasets.d4rl import write_hdf5
     from rlbench.datasets.policies import read_policy_file
     from rlbench.datasets.recipes import POLICIES, PREFIX, load_recipe
-    from rlbench.generate import Recording
+    from rlbench.generate import DatasetGenerator
 
     if epsilon is not None:
         if mixture or noise or deterministic or not (policy and len(policy) == 1 and steps and name):
@@ -102,7 +102,7 @@ def generate(
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; make it again with --force, or choose another --name")
     _check_room(path.parent, recipe, policies)
-    recording = Recording(recipe, policies)
+    recording = DatasetGenerator(recipe, policies)
     recordings.print_progress(recording, recipe, env_timeout, quiet=quiet)
     recordings.refuse_other_kind(path)  # of another process, meanwhile
     file = write_hdf5(path, recording.result(), recording.provenance(), replace=force)

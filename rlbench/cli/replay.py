@@ -207,9 +207,9 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
     from rlbench.records.machine import TUNABLES, environment, threads
 
     record_values = record.environment
-    world, here = record_values.get("env"), dict(describe(record.spec).versions)
-    if isinstance(world, Mapping) and world != here:
-        other = "; ".join(change.line for change in _differences(world, here))
+    recorded_env, here = record_values.get("env"), dict(describe(record.spec).versions)
+    if isinstance(recorded_env, Mapping) and recorded_env != here:
+        other = "; ".join(change.line for change in _differences(recorded_env, here))
         raise UsageError(f"{record.folder}: its environment is not here ({other}); install the recorded versions")
     device = device_of(runtime)
     now = environment(updates=engine_of(record.spec, runtime, device).name, **threads())

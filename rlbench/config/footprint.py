@@ -20,7 +20,7 @@ from rlbench.config.offline import (
     OfflineConfig,
 )
 from rlbench.config.run import Spec
-from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, env_task_of
 
 # Sizes in bytes; all but the first four were measured as resident memory.
 SLOT: Final = 4 + 3 * 1 + 4  # of the ring beside observation and action: reward float32, three flags, age int32
@@ -160,7 +160,7 @@ def _dataset_steps(spec: Spec) -> int:
 
 def _shapes(task: Task) -> tuple[int, int, int]:
     """Numbers in one stored frame, bytes of each, and bytes of an action; an unknown task counts as a small one."""
-    task = world_of(task)
+    task = env_task_of(task)
     if isinstance(task, AtariTask | GymnasiumTask) and task.size is not None:
         return task.size * task.size, 1, 8
     if task.id in BYTE_OBS:
@@ -172,7 +172,7 @@ def _shapes(task: Task) -> tuple[int, int, int]:
 def _environments(spec: Spec) -> int:
     """Bytes of the environments; for MuJoCo twice those of an evaluation, since memory is freed late."""
     training, evaluation = spec.task.envs, spec.protocol.envs
-    match world_of(spec.task):
+    match env_task_of(spec.task):
         case AtariTask():
             return (training + evaluation) * EMULATOR
         case MujocoTask():
@@ -220,7 +220,7 @@ def _networks(spec: Spec) -> tuple[int, int]:
 
 def _dense(spec: Spec, algo: online.ActorCriticConfig | OfflineConfig) -> tuple[int, int]:
     """Parameters of actor, critics and VAE, and numbers of the sampled actions of a batch, or of the envs that act."""
-    numbers, actions = SHAPES.get(world_of(spec.task).id, (64, 8))
+    numbers, actions = SHAPES.get(env_task_of(spec.task).id, (64, 8))
     critics: int = getattr(getattr(algo, "method", algo), "critics", 2)
     networks = [(numbers, *algo.widths, 2 * actions), *[(numbers + actions, *algo.widths, 1)] * critics]
     rows, acting_rows = algo.batch, 0
@@ -302,7 +302,7 @@ def _head(head: online.HeadConfig) -> tuple[int, int, int, int, int]:
 
 def _torso(torso: online.TorsoConfig, task: Task) -> tuple[list[tuple[int, ...]], int, int]:
     """Shapes of the weights, the number of features, and the numbers of a row in all layers, its input included."""
-    task, (numbers, _, _) = world_of(task), _shapes(task)
+    task, (numbers, _, _) = env_task_of(task), _shapes(task)
     layers: list[tuple[int, ...]] = []
     if isinstance(torso, online.MLPConfig):
         layers += pairwise((numbers, *torso.widths))

@@ -10,7 +10,7 @@ from rlbench.config import online
 from rlbench.config.canonical import Frozen, canonical, digest, fields
 from rlbench.config.names import check_name
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
-from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, world_of
+from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, env_task_of
 
 AlgoConfig = Annotated[
     online.QLearningConfig
@@ -122,7 +122,7 @@ class Spec(Frozen):
         return self
 
     def _torso_fits(self, torso: online.TorsoConfig, where: str) -> None:
-        if torso.kind == "nature" and not _shows_frames(world_of(self.task)):
+        if torso.kind == "nature" and not _shows_frames(env_task_of(self.task)):
             raise ValueError(f"{where}.torso=nature needs 84×84 frames; {self.task.id} has none, use {where}.torso=mlp")
 
     def _rollouts_fit(self, algo: online.PolicyGradientConfig) -> None:

@@ -88,7 +88,7 @@ class GymnasiumTask(Frozen):
         return self
 
 
-World = Annotated[AtariTask | ToyTask | MujocoTask, Field(discriminator="kind")]
+EnvTask = Annotated[AtariTask | ToyTask | MujocoTask, Field(discriminator="kind")]
 
 
 class OfflineTask(Frozen):
@@ -96,7 +96,7 @@ class OfflineTask(Frozen):
 
     kind: Literal["offline"] = "offline"
     id: str = Field(description="the data set's id, e.g. halfcheetah-medium-v2; with dataset the environment's")
-    world: World
+    world: EnvTask
     dataset: str = Field(default="", description="name of other data than those of the id")
 
     @property
@@ -118,6 +118,6 @@ class OfflineTask(Frozen):
 Task = Annotated[AtariTask | ToyTask | MujocoTask | GoalTask | GymnasiumTask | OfflineTask, Field(discriminator="kind")]
 
 
-def world_of(task: Task) -> AtariTask | ToyTask | MujocoTask | GoalTask | GymnasiumTask:
+def env_task_of(task: Task) -> AtariTask | ToyTask | MujocoTask | GoalTask | GymnasiumTask:
     """The task's environment: for a data set, the environment that evaluates its policies."""
     return task.world if isinstance(task, OfflineTask) else task

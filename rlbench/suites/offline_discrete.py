@@ -20,7 +20,7 @@ from rlbench.config.offline import (
 )
 from rlbench.config.online import DQNHeadConfig, MLPConfig, QRDQNHeadConfig
 from rlbench.config.run import Budget, Protocol, Spec
-from rlbench.config.tasks import AtariTask, OfflineTask, ToyTask, World
+from rlbench.config.tasks import AtariTask, EnvTask, OfflineTask, ToyTask
 
 SIZES = ("1e6", "1e5", "1e4")
 """Transitions of the recordings."""
@@ -77,7 +77,7 @@ def spec(algorithm: str, task: str, seed: int, dataset: str) -> Spec:
     )
 
 
-def _env_task(task: str) -> World:
+def _env_task(task: str) -> EnvTask:
     if task in TOYS:
         return ToyTask(id=task, envs=1)
     return AtariTask(id=task, game=GAMES[task], envs=1)
