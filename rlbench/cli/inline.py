@@ -59,7 +59,7 @@ class Inline:
         self.stop.phase, self.stop.until = "setup", job.until
         try:
             data = check_data(job.spec, self.runtime)
-            with Watchdog(None, self.runtime.env_timeout, "before the run"):
+            with watched("before the run", self.runtime.env_timeout):
                 environment = environment_of(job.spec, self.runtime, data)
             store = Store.lock(job.spec, self.results, environment, force=force)
             if store is None:
@@ -67,7 +67,7 @@ class Inline:
             else:
                 if store.died is not None:
                     print_note(f"{job.name}: {store.died}")
-                with Watchdog(store, self.runtime.env_timeout, str(store.folder)):
+                with watched(str(store.folder), self.runtime.env_timeout, store):
                     for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
                         if self.stop.phase == "setup":
                             self.stop.phase = "training"
@@ -93,14 +93,14 @@ class Inline:
         """Do nothing: the run has ended when its caller handles an error."""
 
 
-def watched(where: str, env_timeout: float) -> AbstractContextManager[object]:
-    """A watchdog for environments that play without a record; ``where`` names the run or the policy.
+def watched(where: str, env_timeout: float, store: Store | None = None) -> AbstractContextManager[object]:
+    """A watchdog for environments; ``where`` names the run or the policy, and ``store`` records a hang.
 
     In another thread than the main one, which signals do not reach, there is none.
     """
     if threading.current_thread() is not threading.main_thread():
         return nullcontext()
-    return Watchdog(None, env_timeout, where)
+    return Watchdog(store, env_timeout, where)
 
 
 def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> dict[str, object]:

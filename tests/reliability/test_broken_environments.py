@@ -81,6 +81,15 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
     assert "failed" in capsys.readouterr().err
 
 
+def code_in_a_thread(line: list[str]) -> int:
+    """Exit code of a command in a thread, which signals do not reach."""
+    codes = list[int]()
+    thread = threading.Thread(target=lambda: codes.append(main(line)))
+    thread.start()
+    thread.join()
+    return codes[0]
+
+
 RECORDING = ("data", "generate", "CartPole-v1", "--epsilon", "0.3", "--steps", "200", "--name", "rlb-cart", "--policy")
 
 
@@ -89,12 +98,9 @@ def test_hanging_environment_ends_other_commands_that_play(
     verb: tuple[str, ...], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path / "datasets"))
-    assert main(words(tmp_path / "results")) == 0
-    folder, codes = only_run(tmp_path / "results"), list[int]()
-    thread = threading.Thread(target=lambda: codes.append(main([*verb, str(folder)])))  # which signals do not reach
-    thread.start()
-    thread.join()
-    assert codes == [0]
+    assert code_in_a_thread(words(tmp_path / "results")) == 0
+    folder = only_run(tmp_path / "results")
+    assert code_in_a_thread([*verb, str(folder)]) == 0
     monkeypatch.setattr(gymnasium_envs, "registered_task", breaking("sleep", 0, 3))
     force = ["--force"] if verb is RECORDING else []
     reason = stderr_of([*verb, str(folder), "--env-timeout", "1", *force], 5)
