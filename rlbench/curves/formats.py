@@ -17,7 +17,7 @@ import numpy as np
 from rlbench import disk, suites
 from rlbench.config.names import MAX_NAME_LENGTH
 from rlbench.curves import binary, delimited, json_files
-from rlbench.curves.points import MAX_CURVES, Label, Points, clean, label_of, number_seeds, refuse_beyond_memory
+from rlbench.curves.points import MAX_CURVES, NUMBER, Label, Points, clean, label_of, number_seeds, refuse_beyond_memory
 from rlbench.errors import RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, check_curve
 
@@ -67,12 +67,14 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
-    siblings = Counter(path.parent for path in every_path)
+    folders = Counter(path.parent for path in every_path)
+    several_numbers = sum(NUMBER.fullmatch(folder.name) is not None for folder in folders) > 1
     for path, source in pairs:
         raw = _content(path, links=path in paths)  # a link that the user names is read
         format_, points = _read(raw, path, options)
         if len(points) == 1 and points[0].label.seed is None:
-            points = [replace(points[0], label=_with_seed(points[0].label, path, source, siblings[path.parent]))]
+            is_seed = several_numbers or folders[path.parent] == 1
+            points = [replace(points[0], label=_with_seed(points[0].label, path, source, numbers=is_seed))]
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
         curve_paths += [path] * len(points)
@@ -84,18 +86,19 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
-def _with_seed(label: Label, path: Path, source: Path, siblings: int) -> Label:
+def _with_seed(label: Label, path: Path, source: Path, *, numbers: bool) -> Label:
     """The label with the seed in the file's name, or in those of its folders up to ``source``.
 
-    A folder whose name is a number alone gives its seed only to a file that is alone there.
+    With ``numbers`` the name of the file's folder may be a number alone, else that is a year or a user's number.
     """
     own = label_of(path.stem)
     if own.seed is None:
         top = path.parent if path == source else source
-        folders = PurePath(top.absolute().name) / path.parent.relative_to(top)
+        top_name = top.name if top.name not in {"", ".."} else top.resolve().name
+        folders = PurePath(top_name) / path.parent.relative_to(top)
         nearest = label_of(folders.name)
         own = own._replace(
-            seed=label_of(folders if siblings == 1 else folders / path.name).seed,
+            seed=label_of(folders if numbers else folders / path.name).seed,
             task=own.task or ("" if nearest.seed is None else nearest.task),
         )
     return label._replace(seed=own.seed, task=label.task or own.task)

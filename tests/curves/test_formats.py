@@ -96,9 +96,10 @@ def curve_file(path: Path, value: int = 0) -> Path:
     return path
 
 
-@pytest.mark.parametrize("by_file", [False, True])
-def test_two_files_of_one_seeds_folder_are_no_two_seeds(by_file: bool, tmp_path: Path) -> None:
-    files = [curve_file(tmp_path / f"seed_4/{name}.csv", value) for value, name in enumerate(("eval", "test"))]
+@pytest.mark.parametrize(("folder", "by_file"), [("seed_4", False), ("seed_4", True), ("4", False)])
+def test_two_files_of_one_seeds_folder_are_no_two_seeds(folder: str, by_file: bool, tmp_path: Path) -> None:
+    curve_file(tmp_path / "0/eval.csv", 7)  # so that 4 is no year
+    files = [curve_file(tmp_path / f"{folder}/{name}.csv", value) for value, name in enumerate(("eval", "test"))]
     options = replace(PLAIN, suite="mujoco", algorithm="sac", task="Hopper-v4")
     with pytest.raises(UsageError, match=r"seed 4 is in two files, .*eval.csv and .*test.csv; keep one of them"):
         read_curves(files if by_file else [tmp_path], options)
@@ -106,8 +107,10 @@ def test_two_files_of_one_seeds_folder_are_no_two_seeds(by_file: bool, tmp_path:
 
 def test_the_current_folder_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     curve_file(tmp_path / "ppo_seed_2/eval.csv")
-    monkeypatch.chdir(tmp_path / "ppo_seed_2")
-    assert [curve.seed for curve in read(Path(), suite="mujoco", algorithm="sac", task="Hopper-v4")] == [2]
+    curve_file(tmp_path / "ppo_seed_2/x/y/eval.csv", 1).unlink()
+    for folder, path in {"ppo_seed_2": ".", "ppo_seed_2/x": "..", "ppo_seed_2/x/y": "../.."}.items():
+        monkeypatch.chdir(tmp_path / folder)
+        assert [curve.seed for curve in read(Path(path), suite="mujoco", algorithm="sac", task="Hopper-v4")] == [2]
 
 
 def test_task_of_a_folder_with_a_seed_is_compared(tmp_path: Path) -> None:
