@@ -12,7 +12,7 @@ from rlbench.cli.dataset_option import CheckedData, check_data
 from rlbench.cli.output import print_note
 from rlbench.cli.watchdog import Watchdog
 from rlbench.config.run import Runtime, Spec
-from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed
+from rlbench.errors import Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
 from rlbench.records.locks import NAME, holder, is_locked
 from rlbench.records.store import Store
 from rlbench.records.types import Progress
@@ -21,7 +21,8 @@ from rlbench.sweep.events import Begun, Event, Exited, Status, epoch_end
 from rlbench.sweep.plan import Job
 
 STATUSES: Final[tuple[tuple[type[RlbenchError], Status], ...]] = (
-    (Interrupted, "interrupted"), (RefusedFile, "refused"), (ResourceExhausted, "halted"), (RunFailed, "failed"),
+    (Interrupted, "interrupted"), (RefusedFile, "refused"), (UsageError, "refused"), (ResourceExhausted, "halted"),
+    (RunFailed, "failed"),
 )  # fmt: skip
 """The status of a run by the error that ended it."""
 
@@ -45,11 +46,7 @@ class Inline:
         self._started = job, force
 
     def events(self, seconds: float) -> Iterator[tuple[Job, Event]]:
-        """Train the started job and yield its events.
-
-        Raises:
-            UsageError: the run cannot begin as requested.
-        """
+        """Train the started job and yield its events."""
         from rlbench.run import run
 
         del seconds
@@ -74,7 +71,7 @@ class Inline:
                             yield job, Begun(record.steps)
                         yield job, record if isinstance(record, Progress) else epoch_end(record)
                 exited = Exited(0, "")
-        except (Interrupted, RefusedFile, ResourceExhausted, RunFailed) as error:
+        except (Interrupted, RefusedFile, UsageError, ResourceExhausted, RunFailed) as error:
             status = next(status for kind, status in STATUSES if isinstance(error, kind))
             status = "halted" if status == "failed" and store is None else status  # no record counts it
             if status == "refused" and store is not None:

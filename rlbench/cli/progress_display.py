@@ -45,64 +45,30 @@ def display(jobs: Sequence[Job], *, quiet: bool) -> Iterator[Lines]:
         yield bars
 
 
-class Advance:
-    """Progress of a sweep in steps of all its runs, and its remaining time."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.budgets = {job.name: job.spec.budget.steps for job in jobs}
-        self.done: dict[str, int] = {}
-        self.skipped_steps = 0  # steps that this sweep has not trained itself
-        self.since = monotonic()
-
-    def begin(self, job: Job, steps: int) -> None:
-        """A run begins at ``steps``; steps of an earlier attempt count for no speed."""
-        self.skipped_steps += steps - self.done.get(job.name, 0)
-        self.done[job.name] = steps
-
-    def move(self, job: Job, steps: int) -> None:
-        """A run has reached ``steps``."""
-        self.done[job.name] = min(steps, self.budgets[job.name])
-
-    def end(self, job: Job, *, here: bool) -> None:
-        """A run has ended, by this sweep or before."""
-        rest = self.budgets[job.name] - self.done.get(job.name, 0)
-        self.skipped_steps += 0 if here else rest
-        self.done[job.name] = self.budgets[job.name]
-
-    @property
-    def share(self) -> float:
-        """Share of all steps that is done, between 0 and 1."""
-        return sum(self.done.values()) / max(1, sum(self.budgets.values()))
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        """Seconds to the end at the speed so far; None before the first step."""
-        trained_steps = sum(self.done.values()) - self.skipped_steps
-        if trained_steps <= 0:
-            return None
-        return (sum(self.budgets.values()) - sum(self.done.values())) * (monotonic() - self.since) / trained_steps
-
-
 class Lines:
     """One line for the begin, each epoch and the end of each run; for logs."""
 
     def __init__(self, jobs: Sequence[Job], *, quiet: bool = False) -> None:
-        self.advance, self.total, self.ended, self.quiet = Advance(jobs), len(jobs), 0, quiet
+        self.targets = {job.name: job.steps for job in jobs}
+        self.done: dict[str, int] = {}
+        self.skipped_steps = 0  # steps that this sweep has not trained itself
+        self.since, self.ended, self.quiet = monotonic(), 0, quiet
 
     def begin(self, job: Job) -> None:
         """Wait for the run's first message."""
 
     def show(self, job: Job, message: Message) -> None:
         """Write a line for the begin and for an epoch."""
-        budget = job.spec.budget.steps
+        target = self.targets[job.name]
         if isinstance(message, Progress):
-            self.advance.move(job, message.steps)
+            self.done[job.name] = min(message.steps, target)
         elif isinstance(message, Begun):
-            self.advance.begin(job, message.steps)
+            self.skipped_steps += message.steps - self.done.get(job.name, 0)  # of an earlier attempt: no speed
+            self.done[job.name] = message.steps
             verb = "resumes" if message.steps else "starts"
-            self.say(f"{job.name}  {verb} at {message.steps:,}/{budget:,} steps")
+            self.say(f"{job.name}  {verb} at {message.steps:,}/{target:,} steps")
         else:
-            self.say(epoch_line(job.name, message, budget))
+            self.say(epoch_line(job.name, message, target))
 
     def pause(self, job: Job, reason: str) -> None:
         """Write the reason."""
@@ -110,10 +76,12 @@ class Lines:
 
     def end(self, ending: Ending) -> None:
         """Write the ending and, of several runs, the remaining time."""
-        self.ended += 1
-        if ending.status != "interrupted":
-            self.advance.end(ending.job, here=ending.started)
-        self.say(_ending_line(ending) + self._progress_text())
+        self.ended, name = self.ended + 1, ending.job.name
+        if ending.status != "interrupted" or ending.is_paused:
+            self.skipped_steps += 0 if ending.started else self.targets[name] - self.done.get(name, 0)
+            self.done[name] = self.targets[name]
+        if ending.status != "refused" or len(self.targets) > 1:  # of one run the command's last line says it
+            self.say(_ending_line(ending) + self._progress_text())
 
     def stop(self) -> None:
         """Write that the workers save their state."""
@@ -124,12 +92,17 @@ class Lines:
         if not self.quiet:
             write_line(message)
 
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Seconds to the end of the sweep at the speed so far; None before the first step."""
+        done, steps = sum(self.done.values()), sum(self.targets.values())
+        trained_steps = done - self.skipped_steps
+        return (steps - done) * (monotonic() - self.since) / trained_steps if trained_steps > 0 else None
+
     def _progress_text(self) -> str:
-        if self.total == 1:
-            return ""
-        seconds = self.advance.remaining_seconds
-        eta = f", ETA {clock(seconds)}" if seconds is not None and self.ended < self.total else ""
-        return f"  [{self.ended}/{self.total} runs{eta}]"
+        total, seconds = len(self.targets), self.remaining_seconds
+        eta = f", ETA {clock(seconds)}" if seconds is not None and self.ended < total else ""
+        return f"  [{self.ended}/{total} runs{eta}]" if total > 1 else ""
 
 
 class Bars(Lines):
@@ -154,14 +127,15 @@ class Bars(Lines):
             speed_estimate_period=WINDOW,
             get_time=monotonic,
         )
-        self.suite = self.bars.add_task(f"{len(jobs)} runs", total=1.0, note="") if len(jobs) > 1 else None
+        steps = sum(self.targets.values())
+        self.suite = self.bars.add_task(f"{len(jobs)} runs", total=steps, note="") if len(jobs) > 1 else None
         self.running: dict[str, Task] = {}
 
     def begin(self, job: Job) -> None:
         """Add a bar."""
         task = job.spec.task.id.removesuffix("NoFrameskip-v4")[:14] if self.narrow else job.spec.task.id
         title = f"{job.spec.algorithm} {task} seed {job.spec.seed}"
-        self.bars.add_task(title, total=job.spec.budget.steps, note="setting up", evaluation="", last_move=-1.0)
+        self.bars.add_task(title, total=job.steps, note="setting up", evaluation="", last_move=-1.0)
         self.running[job.name] = self.bars.tasks[-1]
 
     def show(self, job: Job, message: Message) -> None:
@@ -171,7 +145,7 @@ class Bars(Lines):
         if isinstance(message, EpochEnd):
             bar.fields["evaluation"] = "" if message.evaluation is None else f"evaluation {message.evaluation:.6g}"
         elif isinstance(message, Begun) or monotonic() > bar.fields["last_move"] + REDRAW:
-            self.bars.update(bar.id, completed=self.advance.done[job.name])
+            self.bars.update(bar.id, completed=self.done[job.name])
             if isinstance(message, Progress):
                 self.bars.update(bar.id, last_move=monotonic(), note=self._note(job.spec, message, bar))
             self._move_suite()
@@ -211,9 +185,9 @@ class Bars(Lines):
 
     def _move_suite(self) -> None:
         if self.suite is not None:
-            seconds = self.advance.remaining_seconds
+            seconds = self.remaining_seconds
             note = f"{self.ended} ended" + (f"  ETA {clock(seconds)}" if seconds is not None else "")
-            self.bars.update(self.suite, completed=self.advance.share, note=note)
+            self.bars.update(self.suite, completed=sum(self.done.values()), note=note)
 
 
 def epoch_line(name: str, epoch: EpochEnd, steps: int) -> str:
@@ -237,7 +211,9 @@ def _ending_line(ending: Ending) -> str:
             return f"{name}: done"
         case "interrupted":
             steps = ending.outcome.steps if ending.outcome is not None else 0
-            return f"{name}: stopped at {steps:,} steps ({reason}); the same command resumes"
+            stop = f"stopped at {steps:,} steps ({reason}); the same command resumes"
+            pause = f"paused at {steps:,} steps by --until; the same command without it goes on"
+            return f"{name}: {pause if ending.is_paused else stop}"
         case "running":
             return f"{name}: {reason}; left alone"
         case "failed":

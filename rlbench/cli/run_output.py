@@ -30,7 +30,7 @@ from rlbench.report.runs import read_run
 from rlbench.report.tables import score_text
 from rlbench.report.verdict import DECIDED, MAX_MORE_SEEDS
 from rlbench.sweep.events import Ending
-from rlbench.sweep.plan import is_due
+from rlbench.sweep.plan import Job, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,18 +47,26 @@ def exit_code(endings: Sequence[Ending], stopped_by: int | None) -> int:
     return max(codes, default=0) if stopped_by is None else 128 + stopped_by
 
 
-def announce(specs: Sequence[Spec], results: Path, *, quiet: bool) -> None:
-    """Announce the runs to train; print nothing if all have ended, or for smoke runs."""
+def announce(jobs: Sequence[Job], results: Path, *, quiet: bool) -> None:
+    """Announce the runs to train; print nothing if all have ended or paused, or for smoke runs."""
     if quiet:
         return
     with suppress(RefusedFile, UsageError):  # the run itself names the file
-        due = [spec for spec in specs if not spec.smoke and is_due(spec, results)]
-        if due:
-            print_note(announcement(due, results))
+        due = [job for job in jobs if not job.spec.smoke and is_due(job.spec, results)]
+        missing = [(job.spec, steps) for job in due if (steps := job.steps - _trained_steps(job.folder)) > 0]
+        if missing:
+            print_note(announcement(missing, results))
 
 
-def announcement(specs: Sequence[Spec], results: Path) -> str:
-    """One line on the runs: ``dqn on PongNoFrameskip-v4, seed 0: at most 10,000,000 steps, …``."""
+def _trained_steps(folder: Path) -> int:
+    """The steps of the last epoch of a run's record; 0 where it has none."""
+    epochs = read_record(folder).epochs if (folder / "spec.json").exists() else ()
+    return epochs[-1].steps if epochs else 0
+
+
+def announcement(missing: Sequence[tuple[Spec, int]], results: Path) -> str:
+    """One line on the runs and the steps that they lack: ``dqn on Pong…, seed 0: at most 10,000,000 steps, …``."""
+    specs = [spec for spec, _ in missing]
     first, tasks = specs[0], list(dict.fromkeys(spec.task.id for spec in specs))
     algorithms = list(dict.fromkeys(spec.algorithm for spec in specs))
     who = algorithms[0] if len(algorithms) == 1 else f"{len(algorithms)} algorithms"
@@ -66,27 +74,26 @@ def announcement(specs: Sequence[Spec], results: Path) -> str:
     which = f"seed {first.seed}" if len(specs) == 1 else f"{len(specs)} runs"
     stop = first.protocol.stop
     early = "at most " if any(spec.protocol.stop is not None for spec in specs) else ""
-    parts = [f"{early}{sum(spec.budget.steps for spec in specs):,} steps{_time(specs, results)}"]
+    parts = [f"{early}{sum(steps for _, steps in missing):,} steps{_time(missing, results)}"]
     if stop is not None and len(tasks) == 1:
         parts.append(f"a run stops early at a mean return of {stop:g}")
     parts.append(_checkout_results(specs))
     return f"training {name}, {which}: {'; '.join(filter(None, parts))}"
 
 
-def _time(specs: Sequence[Spec], results: Path) -> str:
+def _time(missing: Sequence[tuple[Spec, int]], results: Path) -> str:
     """Format the expected duration, one run after another, at the speed of the nearest records."""
     from rlbench.records.machine import has_gpu, processor
 
-    first = specs[0]
     places = dict.fromkeys(place for place in (results, checkout_records()) if place)
-    runs = [read_run(f) for place in places for f in folders(place / first.suite / first.algorithm)]
-    near, cpu, gpu = group_runs(runs), processor(), has_gpu()
-    seconds, here = 0.0, True
-    for spec in specs:
+    parts = dict.fromkeys(place / spec.suite / spec.algorithm for place in places for spec, _ in missing)
+    near = group_runs([read_run(folder) for part in parts for folder in folders(part)])
+    cpu, gpu, seconds, here = processor(), has_gpu(), 0.0, True
+    for spec, steps in missing:
         expected = throughput(cell_of(spec), near, cpu, gpu=gpu)
         if expected is None:
             return ""
-        seconds, here = seconds + spec.budget.steps / expected.speed, here and expected.here
+        seconds, here = seconds + steps / expected.speed, here and expected.here
     return f", about {duration(seconds)} {'here' if here else 'on the machine of results/'}"
 
 
@@ -167,9 +174,10 @@ def print_endings(
         lines = sentences([*summary(endings, rows), *verdicts], terminal_width())
         if lines or json:
             print_result({"runs": rows, **({"decisions": decisions} if decisions else {})}, "\n".join(lines), json=json)
-    for ending in endings:
-        if ending.status == "refused" or (request.pipe is not None and ending.status in CODES):
-            print_error(ending.reason)
+    of_worker = request.pipe is not None
+    refusals = (e.reason for e in endings if e.status == "refused" or (of_worker and e.status in CODES))
+    for reason in dict.fromkeys(refusals):  # one for all seeds, such as a missing data set
+        print_error(reason)
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
@@ -181,7 +189,8 @@ def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> lis
         if ending.started or len(endings) == 1 or ending.status not in {"done", "interrupted"}:
             lines.append(_sentence(row))
         else:
-            untouched["done already" if ending.status == "done" else "not reached; the same command goes on"] += 1
+            paused = "paused already by --until" if ending.is_paused else "not reached; the same command goes on"
+            untouched["done already" if ending.status == "done" else paused] += 1
     counts = [f"{count_text(count, 'run')} {state}" for state, count in untouched.items()]
     return [*lines, *counts] or ([] if endings else ["no runs"])
 
@@ -241,8 +250,8 @@ def print_plan(
         outcome, epochs = (record.outcome, record.epochs) if record is not None else (None, ())
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
-        budget, epoch = spec.budget.steps, spec.budget.epoch
-        steps = budget if pause is None or pause < done or status == "done" else min(-(-pause // epoch) * epoch, budget)
+        target = Job(spec=spec, folder=folder, until=pause).steps
+        steps = spec.budget.steps if status == "done" else max(target, done)
         rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": steps, "memory": need.total})
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))
     print_result({"plan": rows}, text, json=json)
@@ -265,14 +274,12 @@ def _plan_lines(
         lines.append(f"{cell} {seeds}: {status}, {f'{steps:,} of ' if steps else ''}{budget:,} steps")
     lines.append(f"memory of a run: at most {size_text(max(need.total for need in memory))}")
     pairs = zip(specs, rows, strict=True)
-    to_come = [_to_pause(spec, row["steps"]) for spec, row in pairs if row["status"] in {"new", "interrupted"}]
-    if len(specs) > 1 and to_come:
-        lines.append(f"{len(specs) - len(to_come)} of {len(specs)} runs are done; {announcement(to_come, results)}")
+    lacks = [(spec, int(str(row["steps"])) - int(str(row["env_steps"])), row["status"]) for spec, row in pairs]
+    missing = [(spec, steps) for spec, steps, status in lacks if status in {"new", "interrupted"} and steps]
+    if len(specs) > 1 and missing:
+        ended = len(specs) - len(missing)
+        lines.append(f"{ended} of {len(specs)} runs have ended; {announcement(missing, results)}")
     return lines
-
-
-def _to_pause(spec: Spec, steps: object) -> Spec:
-    return spec.model_copy(update={"budget": spec.budget.model_copy(update={"steps": steps})})
 
 
 def ending_row(ending: Ending) -> dict[str, object]:

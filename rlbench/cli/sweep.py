@@ -96,25 +96,22 @@ def repeated_settings(config: Path | None, environ: Mapping[str, str], sets: Seq
 def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], int | None]:
     """Run every spec to its end; return the endings and the number of the signal that stopped the sweep."""
     pause_steps, stop = pauses(options.until, specs), Stop()
-    with (
-        _jobs_and_executor(specs, options, stop) as (whole_jobs, executor),
-        stop_on_signals(stop),
-        _display(whole_jobs, options) as lines,
-    ):
-        jobs = [replace(job, until=steps) for job, steps in zip(whole_jobs, pause_steps, strict=True)]
-        try:
-            check = partial(refuse_other_data, runtime=options.runtime)
-            endings = Sweep(jobs, executor, lines, stop, force=options.force, check=check).run()
-        except BaseException:
-            executor.kill()
-            raise
+    with _jobs_and_executor(specs, options, stop) as (planned_jobs, executor), stop_on_signals(stop):
+        jobs = [replace(job, until=steps) for job, steps in zip(planned_jobs, pause_steps, strict=True)]
+        with _display(jobs, options) as lines:
+            try:
+                check = partial(refuse_other_data, runtime=options.runtime)
+                endings = Sweep(jobs, executor, lines, stop, force=options.force, check=check).run()
+            except BaseException:
+                executor.kill()
+                raise
     return endings, stop.signal
 
 
 def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManager[Lines]:
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
-    announce([job.spec for job in jobs], options.results, quiet=options.quiet)  # only after every check has passed
+    announce(jobs, options.results, quiet=options.quiet)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 
 
@@ -180,10 +177,11 @@ def _jobs(
 def command_line(options: SweepOptions, job: Job, device: str | None) -> list[str]:
     """Build the command line of one job, on ``device`` or the requested one; the executor adds ``--force``."""
     spec = job.spec
-    files.refuse_links(job.folder, options.results)  # another may have linked it since the sweep began
+    folder, results = job.folder.absolute(), options.results.absolute()
+    files.refuse_links(folder, results)  # another may have linked it since the sweep began
     return [
         *("run", spec.suite, spec.algorithm, "--task", spec.task.id, "--seeds", str(spec.seed)),
-        *("--results", str(options.results.absolute()), "--device", device or options.device),
+        *("--results", str(results), "--device", device or options.device),
         *(word for text in options.sets for word in ("--set", text)),
         *(("--steps", str(options.steps)) if options.steps is not None else ()),
         *("--env-timeout", str(options.env_timeout), "--eval-workers", str(job.eval_workers)),

@@ -64,6 +64,12 @@ class Ending:
     log: Path | None  # of the job's worker processes; None where this sweep started none
     attempts: int | None  # worker processes that have ever begun the run; None in this process
 
+    @property
+    def is_paused(self) -> bool:
+        """True if the run has reached the step of ``--until``."""
+        until, outcome = self.job.until, self.outcome
+        return self.status == "interrupted" and until is not None and outcome is not None and outcome.steps >= until
+
 
 def epoch_end(epoch: Epoch) -> EpochEnd:
     """Summarize an epoch's record."""

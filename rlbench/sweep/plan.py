@@ -45,6 +45,12 @@ class Job:
         """``suite/algorithm/task seed n``."""
         return f"{self.spec.name} seed {self.spec.seed}"
 
+    @property
+    def steps(self) -> int:
+        """Steps at which the run ends, or pauses: at the first evaluation from ``until`` on."""
+        budget = self.spec.budget
+        return budget.steps if self.until is None else min(-(-self.until // budget.epoch) * budget.epoch, budget.steps)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:

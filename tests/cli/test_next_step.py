@@ -1,5 +1,6 @@
 """The lines after training: the verdict of each cell, and the next command."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from rlbench import suites
 from rlbench.cli.run_output import ending_row, summary, verdict_lines
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
+from tests.cli.test_progress_display import interrupted_at
 from tests.commands import stderr_of, stdout_of
 from tests.conftest import RecordRun, RecordSeeds
 
@@ -73,7 +75,7 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_seeds: RecordSeeds)
     done, new, memory, total = stdout_of(words).splitlines()
     assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")
     assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
-    assert total.startswith("2 of 5 runs are done; training dqn on Catch, 3 runs: 72,000 steps")
+    assert total.startswith("2 of 5 runs have ended; training dqn on Catch, 3 runs: 72,000 steps")
     assert stdout_of([*words, "--shard", "6/6"]) == "no run in this shard\n"
     assert stdout_of([*words, "--force"]).startswith("toy/dqn/Catch seeds 0-4: new, 24,000 steps\n")
     assert "Catch seeds 2-4: new, 8,000 steps" in stdout_of([*words, "--until", "25%"])
@@ -91,10 +93,14 @@ def test_summary_after_a_signal_names_the_trained_runs() -> None:
         Ending(job=job, status=status, started=started, **rest)
         for job, (status, started) in zip(jobs, states, strict=True)
     ]
+    paused = replace(jobs[4], spec=specs[4].model_copy(update={"seed": 5}), until=2_000)
+    rest["outcome"] = interrupted_at(2_000)
+    endings.append(Ending(job=paused, status="interrupted", started=False, **rest))
     lines = summary(endings, [ending_row(ending) for ending in endings])
     assert [line.partition(" at ")[0] for line in lines] == [
         "toy/dqn/Catch seed 2: done",
         "toy/dqn/Catch seed 3: interrupted (Ctrl-C)",
         "2 runs done already",
         "1 run not reached; the same command goes on",
+        "1 run paused already by --until",
     ]

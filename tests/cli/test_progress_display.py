@@ -1,5 +1,6 @@
 """The display of a sweep: its advance, its remaining time, its bars, and its lines without a terminal."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rlbench.sweep.plan import Job
 from tests.conftest import Capture, Patch
 
 CATCH = suites.spec("toy", "dqn", "Catch")
+PAUSED = "paused at 4,000 steps by --until; the same command without it goes on"
 EPOCH = EpochEnd(number=1, steps=2_000, seconds=61.0, evaluation=0.5, episodes=8, steps_per_second=1_234.5)
 
 
@@ -29,6 +31,11 @@ def ending(
     return Ending(job=of, status=status, reason=reason, outcome=outcome, started=started, log=None, attempts=None)
 
 
+def interrupted_at(steps: int) -> Outcome:
+    counts = {"env_steps": steps, "updates": 0, "epochs": 2, "best_epoch": 1}
+    return Outcome(status="interrupted", reason="why", seconds=1.0, final=0.5, best=0.5, weights=None, **counts)
+
+
 @pytest.fixture
 def clock(monkeypatch: Patch) -> list[float]:
     now = [0.0]
@@ -38,21 +45,36 @@ def clock(monkeypatch: Patch) -> list[float]:
 
 def test_the_remaining_time_follows_from_the_steps_of_this_sweep(clock: list[float]) -> None:
     jobs = [job(0), job(1), job(2)]
-    advance = progress_display.Advance(jobs)
-    assert (advance.share, advance.remaining_seconds) == (0.0, None)
-    advance.end(jobs[0], here=False)  # done before: its steps are neither left nor a speed
-    advance.begin(jobs[1], 12_000)  # half of it was done before
-    assert (advance.share, advance.remaining_seconds) == (0.5, None)
+    lines = progress_display.Lines(jobs, quiet=True)
+    assert (sum(lines.done.values()), lines.remaining_seconds) == (0, None)
+    lines.end(ending(jobs[0], started=False))  # done before: its steps are neither left nor a speed
+    lines.show(jobs[1], Begun(12_000))  # half of it was done before
+    assert (sum(lines.done.values()), lines.remaining_seconds) == (36_000, None)
     clock[0] = 10.0
-    advance.move(jobs[1], 18_000)
-    assert advance.remaining_seconds == pytest.approx(30_000 / 600)
+    lines.show(jobs[1], progress(18_000))
+    assert lines.remaining_seconds == pytest.approx(30_000 / 600)
     clock[0] = 20.0
-    advance.end(jobs[1], here=True)
-    assert advance.remaining_seconds == pytest.approx(24_000 / 600)
-    advance.begin(jobs[2], 0)
-    advance.move(jobs[2], 12_000)
-    advance.begin(jobs[2], 6_000)  # it died, and resumes from its checkpoint
-    assert advance.share == pytest.approx((24_000 * 2 + 6_000) / 72_000)
+    lines.end(ending(jobs[1]))
+    assert lines.remaining_seconds == pytest.approx(24_000 / 600)
+    lines.show(jobs[2], Begun(0))
+    lines.show(jobs[2], progress(12_000))
+    lines.show(jobs[2], Begun(6_000))  # it died, and resumes from its checkpoint
+    assert sum(lines.done.values()) == 24_000 * 2 + 6_000
+
+
+def test_runs_that_pause_count_to_their_pause(clock: list[float], capsys: Capture) -> None:
+    first, second = (replace(job(seed), until=3_000) for seed in (0, 1))  # an epoch has 2,000 steps
+    lines = progress_display.Lines([first, second])
+    lines.show(first, Begun(0))
+    clock[0] = 10.0
+    outcome = interrupted_at(4_000)
+    lines.show(first, progress(4_000))
+    lines.end(ending(first, "interrupted", outcome=outcome, reason="--until 3,000 steps"))
+    assert lines.remaining_seconds == pytest.approx(10.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "toy/dqn/Catch seed 0  starts at 0/4,000 steps",
+        f"toy/dqn/Catch seed 0: {PAUSED}  [1/2 runs, ETA 0:10]",
+    ]
 
 
 def test_without_a_terminal_every_event_is_a_line(capsys: Capture) -> None:
@@ -124,7 +146,7 @@ def test_terminal_shows_a_bar_per_running_job_and_one_for_the_suite(clock: list[
     clock[0] = 5.0
     bars.show(jobs[0], progress(6_000))
     completed = {task.description: task.completed for task in bars.bars.tasks}
-    assert completed == {"2 runs": 6_000 / 48_000, "dqn Catch seed 0": 6_000, "dqn Catch seed 1": 0}
+    assert completed == {"2 runs": 6_000, "dqn Catch seed 0": 6_000, "dqn Catch seed 1": 0}
     assert "ETA 0:35" in bars.bars.tasks[0].fields["note"]
     bars.show(jobs[1], Progress(env_steps=6_000, updates=0, last_return=None, evaluated=3))
     assert bars.bars.tasks[2].fields["note"] == f"evaluating: 3/{CATCH.protocol.episodes} episodes"
