@@ -84,7 +84,7 @@ def generate(
         recordings.record_games(games, run, checkpoint, env_timeout=env_timeout, force=force, quiet=quiet, json=json)
         return
     if package is not None:
-        raise UsageError(f"--import {package}: is for the run of --epsilon; leave it out")
+        raise UsageError(f"--import {package}: goes with --epsilon; leave it out")
     if task.startswith(PREFIX):
         if policy or steps or name or mixture or noise or deterministic or seed or num_envs != 10:
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")

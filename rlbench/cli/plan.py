@@ -82,10 +82,10 @@ def plan(
     remaining = rows_of(whole=False)
     if early:
         remaining.sort(key=_length)
-    remaining = [row for row in remaining if row.runnable or not (runnable or lines)]
     if budget is not None:
         _affordable(remaining, suites, algo or (), evidence, budget, at=early, lines=lines, json=json)
         return
+    remaining = [row for row in remaining if row.runnable or not (runnable or lines)]
     if lines:
         if remaining:
             print_text("\n".join(map(_line, sorted(remaining, key=_length))))
@@ -125,7 +125,7 @@ def _affordable(
         return
     rlbench_cells = _measured_cells(evidence, suites)
     others = f", {choice.unknown} of unknown length" if choice.unknown else ""
-    others += f", {choice.short} with too few seeds in --seeds" if choice.short else ""
+    others += f", {count_text(choice.short, 'cell')} of more seeds than --seeds has" if choice.short else ""
     summary = (
         f"{count_text(len(choice.rows), 'verdict')} in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
         f"the cheapest first; {choice.beyond} more cells do not fit{others}"

@@ -31,7 +31,7 @@ from rlbench.datasets.d4rl import Written
 from rlbench.datasets.loader import data_file, dataset_metadata
 from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
 from rlbench.datasets.summary import Distribution, recording_summary
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, RlbenchError, UsageError
 from rlbench.records import machine
 from rlbench.signals import INTERRUPTIONS
 
@@ -64,7 +64,7 @@ def record_games(
         recorder = EpisodeRecorder(games, run, checkpoint, folder)
         try:
             print_progress(recorder, games, env_timeout, quiet=quiet)
-        except INTERRUPTIONS:
+        except (*INTERRUPTIONS, RlbenchError):
             recorder.shards.writer.flush()
             use = "use what is there with rlbench data subset, or make it again by the same command"
             print_note(f"{folder}: broken off; {use}")

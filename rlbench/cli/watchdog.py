@@ -24,8 +24,8 @@ from rlbench.errors import BrokenEnvironment, Interrupted, RlbenchError
 if TYPE_CHECKING:
     from rlbench.records.store import Store
 
-LOOKS: Final = 10  # in one timeout
-MAX_PAUSE: Final = 2.0  # seconds between two looks
+CHECKS: Final = 10  # in one timeout
+MAX_PAUSE: Final = 2.0  # seconds between two checks
 GRACE: Final = 10.0  # seconds to leave an environment after an interrupt or a signal to stop
 ALARM: Final = signal.SIGUSR2  # interrupts the main thread
 STOPPING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -40,12 +40,12 @@ class Watchdog:
     def __init__(self, store: Store | None, env_timeout: float, where: str) -> None:
         self.store, self.env_timeout, self.where, self.stacks, self.place = store, env_timeout, where, "", ""
         self.stopped = f"{where}: {STOPPED}" + ("; the same command resumes at the last checkpoint" if store else "")
-        self.pause = min(MAX_PAUSE, env_timeout / LOOKS)
+        self.pause = min(MAX_PAUSE, env_timeout / CHECKS)
         self._stuck: Call | None = None  # to interrupt
         self.stop_signal: int | None = None  # arrived, whether or not the main thread has handled it
         self._main = threading.main_thread().ident or 0
         self._done, self._raised = threading.Event(), False  # the handler has raised
-        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._check, name="watch", daemon=True)
         self._before: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
         self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
@@ -68,8 +68,8 @@ class Watchdog:
         if self.store is None and self._raised and kind is None:  # a close ignores every error
             raise self._error()
 
-    def _look(self) -> None:
-        """Count the looks at which the same call is under way; a suspended process makes none."""
+    def _check(self) -> None:
+        """Count the checks at which the same call is under way; a suspended process makes none."""
         call, waited, interrupted = None, 0.0, False
         while not self._done.wait(self.pause):
             with suppress(BlockingIOError):

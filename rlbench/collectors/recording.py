@@ -37,9 +37,9 @@ class ShardRecorder:
             self.count[env_id] += 1
             self.score[env_id] += answer.score[env_id]
             cut = bool(self.count[env_id] == self.quota[env_id] and not ended[env_id])
-            marks = TERMINATED * bool(answer.terminated[env_id])
-            marks |= TRUNCATED * (bool(answer.truncated[env_id]) or cut)
-            self.writer.add(row(env_id, obs[env_id], int(action[env_id]), float(answer.score[env_id]), marks))
+            flags = TERMINATED * bool(answer.terminated[env_id])
+            flags |= TRUNCATED * (bool(answer.truncated[env_id]) or cut)
+            self.writer.add(row(env_id, obs[env_id], int(action[env_id]), float(answer.score[env_id]), flags))
             if ended[env_id] or cut:
                 self.writer.add(row(env_id, answer.obs[env_id], 0, 0.0, FINAL))
                 self.cut += cut

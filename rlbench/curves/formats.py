@@ -74,7 +74,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         format_, points = _read(raw, path, options)
         if len(points) == 1 and points[0].label.seed is None:
             is_seed = several_numbers or folders[path.parent] == 1
-            points = [replace(points[0], label=_with_seed(points[0].label, path, source, numbers=is_seed))]
+            points = [replace(points[0], label=_with_names(points[0].label, path, source, numbers=is_seed))]
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
         curve_paths += [path] * len(points)
@@ -86,22 +86,16 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
-def _with_seed(label: Label, path: Path, source: Path, *, numbers: bool) -> Label:
-    """The label with the seed in the file's name, or in those of its folders up to ``source``.
+def _with_names(label: Label, path: Path, source: Path, *, numbers: bool) -> Label:
+    """The label with seed and task in the file's name, or in those of its folders up to ``source``.
 
     With ``numbers`` the name of the file's folder may be a number alone, else that is a year or a user's number.
     """
-    own = label_of(path.stem)
-    if own.seed is None:
-        top = path.parent if path == source else source
-        top_name = top.name if top.name not in {"", ".."} else top.resolve().name
-        folders = PurePath(top_name) / path.parent.relative_to(top)
-        nearest = label_of(folders.name)
-        own = own._replace(
-            seed=label_of(folders if numbers else folders / path.name).seed,
-            task=own.task or ("" if nearest.seed is None else nearest.task),
-        )
-    return label._replace(seed=own.seed, task=label.task or own.task)
+    own, top = label_of(path.stem), path.parent if path == source else source
+    top_name = top.name if top.name not in {"", ".."} else top.resolve().name
+    folders = PurePath(top_name) / path.parent.relative_to(top)
+    seed = label_of(folders if numbers else folders / path.name).seed if own.seed is None else own.seed
+    return label._replace(seed=seed, task=label.task or own.task or label_of(folders).task)
 
 
 def files_left_out(path: Path, format_: Format | None) -> list[Path]:

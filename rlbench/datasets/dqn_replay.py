@@ -150,10 +150,10 @@ def _chunk(track: int, columns: dict[str, NDArray[np.generic]]) -> Chunk:
     terminal = columns["terminal"].astype(np.bool_)
     source = np.repeat(np.arange(len(terminal)), 1 + terminal)
     live = np.r_[True, source[1:] != source[:-1]]
-    marks = np.where(live, np.where(terminal[source], TERMINATED, 0), FINAL).astype(np.uint8)
+    flags = np.where(live, np.where(terminal[source], TERMINATED, 0), FINAL).astype(np.uint8)
     action = np.where(live, columns["action"][source].astype(np.int64), 0)
     reward = np.where(live, columns["reward"][source].astype(np.float32), np.float32(0))
-    return Chunk(track, columns["observation"][source], Steps(action, reward, marks))
+    return Chunk(track, columns["observation"][source], Steps(action, reward, flags))
 
 
 def _head(counter: Path, total: int) -> int:

@@ -1,6 +1,6 @@
 """File format of recorded play: chunks of tracks, every frame once, compressed in blocks and checksummed.
 
-``rlbench-frames-1 <SHA-256 of the rest>``, a line of JSON, then zlib streams: actions, rewards and marks of each chunk,
+``rlbench-frames-1 <SHA-256 of the rest>``, a line of JSON, then zlib streams: actions, rewards and flags of each chunk,
 then its frames in blocks of 64. Frames of 84×84 repeat within zlib's window, so differences gain little: random Pong
 takes 102 bytes a frame as it is, and 92 as differences, which take longer to decode.
 """
@@ -37,7 +37,7 @@ Frames = NDArray[np.generic]
 
 
 class Steps(NamedTuple):
-    """Actions, rewards and marks of n rows, without their frames."""
+    """Actions, rewards and flags of n rows, without their frames."""
 
     action: NDArray[np.int64]  # [n]
     reward: NDArray[np.float32]  # [n]
@@ -85,8 +85,8 @@ class Segment:
     def steps(self, place: ChunkOffsets) -> Steps:
         """Read the steps of a chunk."""
         stream = self._decompress(place.steps, place.sizes[0], 13 * place.rows)
-        action, reward, marks = np.split(stream, [8 * place.rows, 12 * place.rows])
-        steps = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), marks)
+        action, reward, flags = np.split(stream, [8 * place.rows, 12 * place.rows])
+        steps = Steps(action.view("<i8").astype(np.int64), reward.view("<f4").astype(np.float32), flags)
         if (reason := describe_invalid(steps)) is not None:
             raise refusal(self.path, f"byte {place.steps}: {reason}")
         return steps

@@ -179,8 +179,8 @@ def _without_dangling(parts: Sequence[ChunkOfSet]) -> list[ChunkOfSet]:
     rest: list[ChunkOfSet] = []
     for _, own in groupby(parts, key=lambda part: part.track):
         track = list(own)
-        marks = np.concatenate([[FINAL], *(part.steps.flags for part in track)])
-        (steps,) = np.nonzero(marks[:-1] & FINAL == 0)  # rows followed by their next observation
+        flags = np.concatenate([[FINAL], *(part.steps.flags for part in track)])
+        (steps,) = np.nonzero(flags[:-1] & FINAL == 0)  # rows followed by their next observation
         stop = int(steps[-1]) + 1 if len(steps) else 0
         for part in track:
             rows = min(stop, len(part.steps.flags))
@@ -195,11 +195,11 @@ def _with_ends(parts: Sequence[ChunkOfSet]) -> Steps:
     if not parts:
         raise UsageError("recorded play: no transition; it was interrupted before its second row")
     events = Steps(*(np.concatenate(column) for column in zip(*(part.steps for part in parts), strict=True)))
-    marks, ends = events.flags.copy(), np.cumsum([len(part.steps.flags) for part in parts])
+    flags, ends = events.flags.copy(), np.cumsum([len(part.steps.flags) for part in parts])
     for part, after, end in zip(parts, [*parts[1:], None], ends, strict=True):
         if after is None or after.track != part.track:
-            _end(marks, int(end) - 1)
-    return _blank(events, marks)
+            _end(flags, int(end) - 1)
+    return _blank(events, flags)
 
 
 def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
@@ -209,20 +209,20 @@ def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
     if not 0 < steps <= len(live):
         raise UsageError(f"{path}: holds {len(live):,} transitions, {steps:,} were requested; request fewer")
     rows = int(live[steps - 1]) + 2
-    marks = events.flags[:rows].copy()
-    _end(marks, rows - 1)
-    return _blank(events.rows(0, rows), marks)
+    flags = events.flags[:rows].copy()
+    _end(flags, rows - 1)
+    return _blank(events.rows(0, rows), flags)
 
 
-def _end(marks: NDArray[np.uint8], row: int) -> None:
+def _end(flags: NDArray[np.uint8], row: int) -> None:
     """Turn a row into the final observation of the row before it."""
-    if not marks[row] & FINAL:
-        marks[row], marks[row - 1] = FINAL, marks[row - 1] or TRUNCATED
+    if not flags[row] & FINAL:
+        flags[row], flags[row - 1] = FINAL, flags[row - 1] or TRUNCATED
 
 
-def _blank(events: Steps, marks: NDArray[np.uint8]) -> Steps:
-    live = (marks & FINAL) == 0
-    return Steps(events.action * live, events.reward * live, marks)
+def _blank(events: Steps, flags: NDArray[np.uint8]) -> Steps:
+    live = (flags & FINAL) == 0
+    return Steps(events.action * live, events.reward * live, flags)
 
 
 def _read_again(path: Path, sha256: str) -> recording_format.Segment:

@@ -64,9 +64,9 @@ class RecordingWriter:
         self._waiting, self._count = {}, 0
 
 
-def row(track: int, obs: Frames, action: int, reward: float, marks: int) -> Chunk:
-    """One row at ``obs``, ``[*shape]``; of a final observation action and reward are 0, and ``marks`` are ``FINAL``."""
-    steps = Steps(np.array([action], np.int64), np.array([reward], np.float32), np.array([marks], np.uint8))
+def row(track: int, obs: Frames, action: int, reward: float, flags: int) -> Chunk:
+    """One row at ``obs``, ``[*shape]``; of a final observation action and reward are 0, and ``flags`` are ``FINAL``."""
+    steps = Steps(np.array([action], np.int64), np.array([reward], np.float32), np.array([flags], np.uint8))
     return Chunk(track, obs[None], steps)
 
 

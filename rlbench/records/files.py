@@ -192,8 +192,8 @@ def _checksum(text: str) -> str:
 
 
 RECORD_FILES: Final = ("spec.json", "epochs.jsonl", "outcome.json")
-CHECKED_PARTS: Final = (*RECORD_FILES, "checkpoint")
-RUN_FILES: Final = (*CHECKED_PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.txt", "curve.json", ".lock")
+RUN_PARTS: Final = (*RECORD_FILES, "checkpoint")
+RUN_FILES: Final = (*RUN_PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.txt", "curve.json", ".lock")
 
 
 def refuse_record_file(path: Path, option: str) -> None:
@@ -232,7 +232,7 @@ def folders(results: Path) -> Iterator[Path]:
     for root, names, file_names in disk.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith("."))
         folder = results.resolve() if Path(root) == results else Path(root)  # ``.`` and a link have names of their own
-        in_run = folder.name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in CHECKED_PARTS)
+        in_run = folder.name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in RUN_PARTS)
         for name in () if in_run else file_names:  # a run's readers refuse what they need
             if not name.startswith(".") and not Path(root, name).is_file():
                 refuse_link(Path(root, name))  # such as a link to a disk that is not mounted

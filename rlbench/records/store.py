@@ -37,7 +37,7 @@ from rlbench.records.types import Epoch, Outcome
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED_DURING_RUN = "was changed while the run was under way"
 READS = 5  # of a record that another process writes meanwhile
-ATTEMPT_PARTS = ("spec.json", "epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
+ATTEMPT_PARTS = ("epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
@@ -217,7 +217,7 @@ class Store:
 
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything."""
-        parts = (*(self.folder / part for part in ATTEMPT_PARTS[1:-1]), *self.folder.glob("attempt-*"))
+        parts = (*(self.folder / part for part in ATTEMPT_PARTS[:-1]), *self.folder.glob("attempt-*"))
         if self.died or not self._lock.intact() or any(part.exists() for part in parts):
             return  # without spec.json no reader would see the attempts
         with suppress(OSError):
@@ -346,7 +346,7 @@ class Store:
             refuse_other_attempt(self.folder, spec)
             set_aside(self.folder)
         if force or not path.exists():
-            others = [part for part in ATTEMPT_PARTS[1:] if (self.folder / part).exists()]
+            others = [part for part in ATTEMPT_PARTS if (self.folder / part).exists()]
             if others:
                 raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
             metadata = {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
@@ -368,7 +368,7 @@ class Store:
 
 def set_aside(folder: Path) -> None:
     """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt."""
-    present, spec_file = [folder / part for part in ATTEMPT_PARTS[1:] if (folder / part).exists()], folder / "spec.json"
+    present, spec_file = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()], folder / "spec.json"
     if not present and not spec_file.exists():
         return
     aside = _attempt_folder(folder, present)

@@ -39,8 +39,9 @@ SCHEMA_VERSION = 1
 KIND = "rlbench baseline"
 MAX_VALUE = 1e100  # score or speed; the square of a larger one overflows
 
-MARGIN = 0.05  # the smallest drop that counts, as a share of the way from the random policy to the baseline
+MARGIN = 0.05  # the smallest drop that counts, as a share of the distance from the random policy to the baseline
 MIN_SEEDS_CELL = 5  # seeds for a decision by the tests of one cell
+CELL_DIVISOR = 5  # of ``alpha``, in the test of all seeds of one cell, which follows that of the first seed
 MIN_SEEDS_OVERALL = 3  # seeds for a decision by the test over all cells
 OVERALL_DIVISOR = 50
 """Divisor of ``alpha``, before Holm's correction, in the test over all cells. Scores have longer tails than a normal
@@ -250,7 +251,7 @@ def rule_pooled(
         later_scores.append((np.asarray(later) - random) / scale)
         baseline_scores.append((np.asarray(baseline) - random) / scale)
     now, was = float(pooled_interquartile_mean(later_scores)), float(pooled_interquartile_mean(baseline_scores))
-    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / MIN_SEEDS_CELL))
+    bound = float(np.quantile(pooled_interquartile_mean(expected), alpha / CELL_DIVISOR))
     text = f"interquartile mean {now:.3f}, was {was:.3f}; {bound:.3f} is the least to expect of {runs} runs"
     return Ruling("REGRESSED" if now < bound and was - now > margin / 2 else "PASSED", text)
 
@@ -259,7 +260,7 @@ def _rule_cell(change: Drop, alpha: float, *, significant_overall: bool) -> Ruli
     text = f"{-change.fall + 0.0:+.4g} over {count_text(change.seeds, 'seed')} (p = {change.every:.2g})"
     if change.fall <= change.least:
         return Ruling("PASSED", text)
-    first, every = change.first < alpha, change.every < alpha / MIN_SEEDS_CELL
+    first, every = change.first < alpha, change.every < alpha / CELL_DIVISOR
     if (significant_overall and change.seeds >= MIN_SEEDS_OVERALL) or (
         change.seeds >= MIN_SEEDS_CELL and first and every
     ):

@@ -110,7 +110,7 @@ class Cell:
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget, or lost after a look
-    conflicting: int = 0  # seeds with two whole records of other numbers
+    conflicting: int = 0  # whole records with other numbers than those that count
 
 
 def every_cell(

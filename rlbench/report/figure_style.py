@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 STYLE: Final = DATA / "plots.mplstyle"
 MAX_PIXELS: Final = 100_000_000
-UNSET_SIZE: Final = [0.0, 0.0]  # of ``STYLE``: each figure has its own size
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -59,11 +58,11 @@ def refuse_pixels(figure: Figure) -> None:
 
 def empty_figure(width: float, height: float) -> Figure:
     """A figure of this size in inches, or of the one that the settings name."""
-    from matplotlib import rcParams
+    from matplotlib import rcParams, rcParamsDefault
     from matplotlib.figure import Figure
 
     size = rcParams["figure.figsize"]
-    size = (width, height) if size == UNSET_SIZE else size
+    size = (width, height) if size == rcParamsDefault["figure.figsize"] else size
     return Figure(figsize=size, layout="constrained")
 
 

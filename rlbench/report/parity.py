@@ -31,7 +31,7 @@ from rlbench.report.estimate import TOLERANCE, mean, sample_std
 from rlbench.report.pooled import MIN_CELLS, Effect, Meta, meta_analysis
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
-from rlbench.report.run_index import LEFT_OUT, Runs, documented_spec_of
+from rlbench.report.run_index import LEFT_OUT, Runs, documented_spec_of_run
 from rlbench.report.runs import Run, keep_one
 from rlbench.report.table_data import fields
 from rlbench.report.tables import escape_markdown, json_text, markdown_row, score_text, shortfall_text
@@ -268,7 +268,7 @@ def _library(curve: Run) -> str:
 
 def _other_kind(curve: Run) -> str:
     """The settings or the environment of a curve that are not those of its cell; empty where they are."""
-    settings, env_id, spec = str(curve.origin["settings"]), str(curve.origin["env_id"]), documented_spec_of(curve)
+    settings, env_id, spec = str(curve.origin["settings"]), str(curve.origin["env_id"]), documented_spec_of_run(curve)
     if settings not in {"", spec.id if spec else ""}:
         return f"settings {settings}"
     name = env_id.rpartition("/")[2]

@@ -179,7 +179,7 @@ def differences(run: Run) -> list[str]:
     """The settings of a run that differ from its cell's documented ones, as ``--set`` takes them."""
     from rlbench.config.overrides import flatten, written
 
-    default = documented_spec_of(run)
+    default = documented_spec_of_run(run)
     if default is None:
         return []
     theirs = {setting.path: setting.value for setting in flatten(default.model_dump(mode="json"), "")}
@@ -191,7 +191,7 @@ def differences(run: Run) -> list[str]:
 
 
 def _sort(run: Run, runs: Runs) -> None:
-    default = documented_spec_of(run)
+    default = documented_spec_of_run(run)
     runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
         has_ended = run.status in {"done", "failed"}
@@ -217,7 +217,7 @@ def _differs_in_protocol(run: Run, default: Spec) -> bool:
     return theirs == {name: value for name, value in run.settings.items() if name not in ignored}
 
 
-def documented_spec_of(run: Run) -> Spec | None:
+def documented_spec_of_run(run: Run) -> Spec | None:
     """The documented settings of a run's cell; None where none are documented."""
     return documented_spec(run.suite, run.algorithm, run.task, run.dataset, _package(run))
 
@@ -271,7 +271,7 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
 def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     """Imported curves of one cell, sorted as runs are."""
     reference = primary_references(key.suite).get(key)
-    default = documented_spec_of(curves[0])
+    default = documented_spec_of_run(curves[0])
     limit = reference.limit if reference else None
     longest = max(curve.budget for curve in curves)
     cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))

@@ -224,16 +224,16 @@ def check_algorithm(suite: str, algorithm: str) -> None:
 
 def _unknown_task(suite: str, task: str) -> UsageError:
     """The error of a task that a suite does not have, with the nearest; ``ALE/Pong-v5`` is Pong with other settings."""
-    tasks = _module(suite).TASKS
-    if task == "*":  # the default of ``run``
-        return UsageError(f"{suite} has no documented task; name one with --task: {_shortlist(list(tasks))}")
+    names = _module(suite).TASKS
+    if task == "*" and not tasks(suite, with_reference=True):  # the default of ``run``
+        return UsageError(f"{suite} has no documented task; name one with --task: {_shortlist(list(names))}")
     game = re.fullmatch(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?-v[0-9]+", task)
-    if game and (name := f"{game[1]}NoFrameskip-v4") in tasks:
+    if game and (name := f"{game[1]}NoFrameskip-v4") in names:
         return UsageError(
             f"{suite}: unknown task {task!r}; write {name} (the published protocol has no sticky actions; "
             "--set task.sticky=0.25 adds those of v5)"
         )
-    return UnknownName("task", task, tasks, where=suite)
+    return UnknownName("task", task, names, where=suite)
 
 
 def _shortlist(names: list[str]) -> str:

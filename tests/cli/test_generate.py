@@ -103,7 +103,7 @@ def test_invalid_request_is_refused_in_one_line_and_writes_nothing(words: list[s
 
 def test_import_is_for_a_run_of_games() -> None:
     words = "data generate rlb-hopper-medium --import cc"
-    assert "--import cc: is for the run of --epsilon; leave it out" in stderr_of(words)
+    assert "--import cc: goes with --epsilon; leave it out" in stderr_of(words)
 
 
 def test_unwritable_folder_is_refused_before_generating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

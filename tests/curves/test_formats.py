@@ -113,11 +113,16 @@ def test_the_current_folder_has_its_name(tmp_path: Path, monkeypatch: pytest.Mon
         assert [curve.seed for curve in read(Path(path), suite="mujoco", algorithm="sac", task="Hopper-v4")] == [2]
 
 
-def test_task_of_a_folder_with_a_seed_is_compared(tmp_path: Path) -> None:
-    curve_file(tmp_path / "tuned-v2/Hopper-v4_1/eval.csv")
+@pytest.mark.parametrize(
+    "name",
+    ["tuned-v2/Hopper-v4_1/eval.csv", "Hopper-v4/seed_0.csv", "Hopper-v4/0/eval.csv", "Hopper-v4_1/logs/eval.csv"],
+)
+def test_task_of_a_folder_is_compared(name: str, tmp_path: Path) -> None:
+    curve_file(tmp_path / name)
     assert read(tmp_path, suite="mujoco", algorithm="sac")[0].task == "Hopper-v4"
     with pytest.raises(UsageError, match="the file or its folder names Hopper-v4; rename it, or omit --task"):
         read(tmp_path, suite="mujoco", algorithm="sac", task="Ant-v4")
+    assert read(tmp_path, suite="toy", algorithm="ppo", task="Catch")  # whose suite has no such task
 
 
 @pytest.mark.parametrize("name", CASES)

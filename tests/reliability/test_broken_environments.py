@@ -103,9 +103,16 @@ def test_hanging_environment_ends_other_commands_that_play(
     assert code_in_a_thread([*verb, str(folder)]) == 0
     monkeypatch.setattr(gymnasium_envs, "registered_task", breaking("sleep", 0, 3))
     force = ["--force"] if verb is RECORDING else []
-    reason = stderr_of([*verb, str(folder), "--env-timeout", "1", *force], 5)
+    if verb == ("eval",):
+        monkeypatch.setenv("RLBENCH_ENV_TIMEOUT", "1")
+        reason = stderr_of([*verb, str(folder)], 5)
+    else:
+        reason = stderr_of([*verb, str(folder), "--env-timeout", "1", *force], 5)
     name = "rlb-cart" if verb is RECORDING else folder
     assert f"{name}: the environments have not answered for 1 s; they hang in" in reason
+    if verb is RECORDING:
+        assert "broken off; use what is there with rlbench data subset, or make it again by the same command" in reason
+        assert "--import cc: is for a task gym:ID" in stderr_of([*verb, str(folder), "--import", "cc", *force])
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=" ".join)

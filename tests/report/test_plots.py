@@ -118,9 +118,8 @@ def test_large_equal_returns_have_a_curve_in_the_report(record_seeds: RecordSeed
 
 def test_settings_of_matplotlib_change_the_figure_or_are_refused(two_algorithms: Path) -> None:
     words = ["plot", "toy", "--results", "results", "--output", "small.png", "--rc"]
-    for size, shape in {"4,3": (150, 200), "6.4,4.8": (240, 320)}.items():  # the second is matplotlib's default
-        assert main([*words, f"figure.figsize={size}", "--rc", "savefig.dpi=50"]) == 0
-        assert imread("small.png").shape[:2] == shape
+    assert main([*words, "figure.figsize=4,3", "--rc", "savefig.dpi=50"]) == 0
+    assert imread("small.png").shape[:2] == (150, 200)
     refusals = {
         "figure.size=4,3": "did you mean 'figure.figsize'",
         "font.size=big": "'big'",

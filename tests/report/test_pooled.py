@@ -88,8 +88,8 @@ def test_unfinished_cells_and_cells_of_two_origins_are_not_pooled(mujoco_cells: 
     assert rows([replace(group[0], unfinished=1), *group[1:]]) == [(group[0].origin, count - 1)]
     ((origin, pooled_cells),) = rows(group, "at")
     index = next(place for place, cell in enumerate(group) if cell.at is not None and cell.at.test is not None)
-    one_second = [replace(cell, conflicting=int(place == index)) for place, cell in enumerate(group)]
-    assert rows(one_second, "at") == [(origin, pooled_cells - 1)]
+    one_conflicting = [replace(cell, conflicting=int(place == index)) for place, cell in enumerate(group)]
+    assert rows(one_conflicting, "at") == [(origin, pooled_cells - 1)]
     both = [replace(cell, origin=origin) for origin in ("own", "rlbench") for cell in group]
     assert rows(both) == [("own", count), ("rlbench", count)]
 
