@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.cli import run_output
 from rlbench.cli.run_output import ending_row, summary, verdict_lines
+from rlbench.report.remaining_work import Throughput
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
 from tests.cli.test_progress_display import interrupted_at
 from tests.commands import stderr_of, stdout_of
-from tests.conftest import RecordRun, RecordSeeds
+from tests.conftest import Patch, RecordRun, RecordSeeds
 
 CATCH = {"suite": "toy", "task": "Catch"}
 
@@ -80,6 +82,34 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_seeds: RecordSeeds)
     assert stdout_of([*words, "--force"]).startswith("toy/dqn/Catch seeds 0-4: new, 24,000 steps\n")
     assert "Catch seeds 2-4: new, 8,000 steps" in stdout_of([*words, "--until", "25%"])
     assert "--until -5: not a number of steps" in stderr_of([*words, "--until", "-5"])
+
+
+def test_dry_run_counts_what_is_left_to_train(record_run: RecordRun) -> None:
+    record_run([0.0, 0.5], **CATCH, seed=0, status="failed")
+    record_run([0.0, 0.5, 0.5], **CATCH, seed=1, status="interrupted")  # at 8,000 steps
+    words = ["run", "toy", "dqn", "Catch", "--seeds", "0-2", "--dry-run", "--results", "results"]
+    failed, begun, new, _, total = stdout_of([*words, "--until", "10000"]).splitlines()
+    assert failed.startswith("toy/dqn/Catch seed 0: failed")
+    assert begun.startswith("toy/dqn/Catch seed 1: interrupted, 8,000 of 12,000 steps")
+    assert new.startswith("toy/dqn/Catch seed 2: new, 12,000 steps")
+    assert total.startswith("1 of 3 runs have ended; training dqn on Catch, 2 runs: 16,000 steps")
+    _, paused, *_, total = stdout_of([*words, "--until", "4000"]).splitlines()
+    assert paused.startswith("toy/dqn/Catch seed 1: interrupted, 8,000 of 8,000 steps")
+    assert total.startswith("2 of 3 runs have ended; training dqn on Catch, seed 2: 4,000 steps")
+
+
+def test_the_announced_time_reads_the_records_of_each_algorithm(record_run: RecordRun, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(run_output, "checkout_records", lambda: None)
+    monkeypatch.setattr(
+        run_output, "throughput", lambda key, near, *_, **__: Throughput(1.0, "cell", True) if key in near else None
+    )
+    missing = [(suites.spec("toy", algorithm, "Catch"), 1_000) for algorithm in ("dqn", "ppo")]
+    record_run([0.0, 0.5], **CATCH, algo="dqn")
+    assert "about" not in run_output.announcement(missing, Path("results"))
+    record_run([0.0, 0.5], **CATCH, algo="ppo")
+    assert "2 algorithms on Catch, 2 runs: at most 2,000 steps, about" in run_output.announcement(
+        missing, Path("results")
+    )
 
 
 def test_summary_after_a_signal_names_the_trained_runs() -> None:

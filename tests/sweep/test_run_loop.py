@@ -7,7 +7,10 @@ from pathlib import Path
 from types import FrameType
 
 from rlbench.algorithms.dqn import QLearner
-from tests.commands import stdout_of
+from rlbench.cli import inline
+from rlbench.config.run import Runtime, Spec
+from rlbench.errors import UsageError
+from tests.commands import run_command, stdout_of
 from tests.conftest import Patch
 from tests.laws.source import ROOT
 
@@ -61,3 +64,20 @@ def test_failed_seed_does_not_stop_the_others(tmp_path: Path, monkeypatch: Patch
     rows = json.loads(stdout_of([*words, "--results", str(tmp_path)], 5))["runs"]
     assert [row["status"] for row in rows] == ["done", "failed", "done"]
     assert "planted" in rows[1]["reason"] and "attempts" not in rows[1]
+
+
+def test_a_run_that_cannot_begin_does_not_stop_the_others(tmp_path: Path, monkeypatch: Patch) -> None:
+    check_data = inline.check_data
+
+    def refused(spec: Spec, runtime: Runtime) -> object:
+        if spec.seed != 1:
+            raise UsageError("hopper-medium-v2: not in /data; download it")
+        return check_data(spec, runtime)
+
+    monkeypatch.setattr(inline, "check_data", refused)
+    words = ["run", "toy", "dqn", "--task", "Catch", "--smoke", "--device", "cpu", "--results", str(tmp_path)]
+    code, out, error = run_command([*words, "--seeds", "0-2", "--quiet", "--json"])
+    assert code == 2 and [row["status"] for row in json.loads(out)["runs"]] == ["refused", "done", "refused"]
+    assert error == "rlbench: hopper-medium-v2: not in /data; download it\n"
+    code, out, error = run_command([*words, "--seeds", "3"])
+    assert (code, out) == (2, "") and error == "rlbench: hopper-medium-v2: not in /data; download it\n"
