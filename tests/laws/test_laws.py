@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rlbench import faults
 from tests.laws import bans, budgets, layers, vocabulary, words, writes
 from tests.laws.source import ROOT, Law, Module, tree
+from tests.reliability.points import POINTS
 
 LAWS: tuple[Law, ...] = (*layers.LAWS, *budgets.LAWS, *bans.LAWS, *writes.LAWS, *words.LAWS, *vocabulary.LAWS)
 
@@ -62,7 +62,7 @@ def test_every_fault_point_and_exception_is_used() -> None:
         for _, call in module.calls:
             if module.full(call.func) in {"rlbench.faults.point", "rlbench.faults.cut"}:
                 names.add(ast.literal_eval(call.args[0]))
-    assert names == set(faults.POINTS)
+    assert names == set(POINTS)
     modules = {module.path: module for module in tree()}
     for path, function in writes.EXEMPT:
         assert any(name == function for name, _ in modules[path].calls), f"{path}: {function} is gone"

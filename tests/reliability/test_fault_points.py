@@ -8,6 +8,7 @@ import pytest
 from rlbench import faults
 from rlbench.report.integrity import verify_records
 from tests.reliability.families import CATCH, SHORT
+from tests.reliability.points import POINTS
 from tests.reliability.run_one import epochs_of
 from tests.reliability.scenarios import SCENARIOS, passed, train
 from tests.reliability.soak import Ground
@@ -19,7 +20,7 @@ CONTENT = bytes(range(256)) * 3_000
 CHECKPOINTS = ("resume", ".resume.old")
 MOST = 60
 """Times that a scenario comes by a point, at the most."""
-CASES = [(point, name) for point in faults.POINTS for name in passed(point)]
+CASES = [(point, name) for point in POINTS for name in passed(point)]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_process_that_dies_at_a_write_loses_nothing(
 
 
 def test_every_fault_point_is_reached_by_a_scenario() -> None:
-    assert all(passed(point) for point in faults.POINTS)
+    assert all(passed(point) for point in POINTS)
     assert {name for _, name in CASES} == set(SCENARIOS)
 
 
