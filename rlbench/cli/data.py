@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from rlbench.cli import completion
@@ -183,16 +184,13 @@ def import_data(
         list[Path],
         argument(
             "PATH | rlu FILE… | dqn-replay FOLDER",
-            "A file of D4RL's, a folder of Minari's, or a policy of Stable-Baselines3 (.zip); after the word rlu "
-            "shards of RL Unplugged, after dqn-replay a folder of Dopamine's logs.",
+            "A file of D4RL's or a folder of Minari's; after the word rlu shards of RL Unplugged, after dqn-replay a "
+            "folder of Dopamine's logs.",
         ),
     ],
     *,
     name: Annotated[str | None, option("--name NAME", "What the data set is called; default: as its file.")] = None,
-    task: Annotated[str | None, option("--task ID", "Task of a zip's policy or of shards; default: none.")] = None,
-    output: Annotated[
-        Path | None, option("--output FILE", "Where a zip's policy goes; default: NAME.safetensors in this folder.")
-    ] = None,
+    task: Annotated[str | None, option("--task ID", "Task of shards; default: none.")] = None,
     workers: Annotated[
         int | None,
         option(
@@ -202,13 +200,11 @@ def import_data(
         ),
     ] = None,
 ) -> None:
-    """Bring in a data set, or a policy, from a file.
+    """Bring in a data set from a file.
 
-    It is checked and copied to where it is found by its name. A zip's policy becomes a policy file, for `data generate
-    --policy`. Shards of RL Unplugged and DQN-replay logs become recorded games; the same line goes on where it was
-    broken off.
+    It is checked and copied to where it is found by its name. Shards of RL Unplugged and DQN-replay logs become
+    recorded games; the same line goes on where it was broken off.
     """
-    from rlbench.cli.generate import import_policy
     from rlbench.cli.recordings import IMPORTS, convert
     from rlbench.datasets.catalogue import folder, is_recording
     from rlbench.datasets.dataset_fetch import import_dataset
@@ -216,8 +212,6 @@ def import_data(
 
     path, *more = paths
     if str(path) in IMPORTS and (more or not path.exists()):
-        if output is not None:
-            raise UsageError(f"{path}: is no zip; --output is for policies")
         convert(str(path), more, name, task, workers)
     elif more:
         kind = suggest(str(path), IMPORTS)
@@ -225,11 +219,10 @@ def import_data(
     elif not path.exists():
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path")
     elif path.suffix == ".zip":
-        if task is None:
-            raise UsageError(f"{path}: does not say what its policy plays; say it with --task, as HalfCheetah-v4")
-        print_text(import_policy(path, task=task, output=output or Path(f"{name or path.stem}.safetensors")))
-    elif task is not None or output is not None:
-        raise UsageError(f"{path}: is no zip; --task and --output are for policies")
+        ways = (f"rlbench {verb} --policy {quote(str(path))}" for verb in ("data generate …", "eval"))
+        raise UsageError(f"{path}: is a policy, no data set; type: {' or '.join(ways)}")
+    elif task is not None:
+        raise UsageError(f"{path}: --task is for shards; leave it out")
     elif is_recording(path):
         raise UsageError(f"{path}: is recorded play already; copy it into {folder('own')}")
     else:

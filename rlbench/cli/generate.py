@@ -1,4 +1,4 @@
-"""``rlbench data generate``: own data sets, from recipes with names or from policies; and policies from elsewhere."""
+"""``rlbench data generate``: own data sets, from recipes with names or from policies."""
 
 from __future__ import annotations
 
@@ -187,21 +187,6 @@ def _recipe(
             for p, share in zip(policies, shares, strict=True)
         )
         return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
-
-
-def import_policy(path: Path, *, task: str, output: Path) -> str:
-    """Convert the actor of a Stable-Baselines3 zip to a policy file, and describe it in a sentence."""
-    from rlbench.cli.output import write_file
-    from rlbench.datasets.policies import parse_policy
-    from rlbench.datasets.sb3_import import convert_sb3
-
-    raw = convert_sb3(path, task=task)
-    policy = parse_policy(raw, str(path))
-    if not output.is_file() or output.read_bytes() != raw:  # else a killed process has written it
-        if output.exists():
-            raise UsageError(f"{output}: is there already; name another file")
-        write_file(output, raw)
-    return f"{output}: plays {task}, {policy.obs_size} numbers to {policy.metadata.action_dim}, SHA-256 {policy.sha256}"
 
 
 def _load_policy(text: str, task: str, checkpoint: Checkpoint) -> Policy:

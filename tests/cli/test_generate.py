@@ -9,7 +9,6 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.datasets import recipes
-from rlbench.datasets.policies import read_policy_file
 from tests.commands import RLBENCH, json_of, line_of_refusal, run_command, run_process, stderr_of, stdout_of
 
 HOPPER = "hopper-openai_imitation-trpo_iter200"
@@ -119,16 +118,11 @@ def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
         assert file["observations"].shape == (40, 3) and file.attrs["policies"] == REAL.stem
 
 
-def test_sb3_zip_is_imported_as_a_policy_file_once(tmp_path: Path) -> None:
-    target = tmp_path / "mine.safetensors"
-    line = f"data import {REAL} --task Pendulum-v1 --output"
-    output = stdout_of(f"{line} {target}")
-    assert output.startswith(f"{target}: plays Pendulum-v1, 3 numbers to 1, SHA-256 {read_policy_file(target).sha256}")
-    assert stdout_of(f"{line} {target}") == output  # after a kill at the end of the first
-    target.write_bytes(b"of somebody else")
-    assert "is there already" in line_of_refusal(f"{line} {target}")
-    assert "is not a folder" in line_of_refusal(f"{line} {tmp_path / 'no' / target.name}")
-    assert "--task" in line_of_refusal(f"data import {REAL}")
+def test_sb3_zip_is_no_data_set_to_import(folder: Path) -> None:
+    error = line_of_refusal(["data", "import", str(REAL)])
+    commands = f"type: rlbench data generate … --policy {REAL} or rlbench eval --policy {REAL}"
+    assert error == f"rlbench: {REAL}: is a policy, no data set; {commands}\n"
+    assert not folder.exists()
 
 
 @pytest.mark.slow

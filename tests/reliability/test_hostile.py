@@ -113,7 +113,7 @@ def raw_file(name: str, raw: bytes, *words: str) -> Words:
 
 def zipped(policy: bytes, data: bytes = b"{}", **more: bytes) -> Words:
     Path("evil.zip").write_bytes(zip_of({"data": data, "policy.pth": policy, **more}))
-    return ["data", "import", "evil.zip", "--task", "HalfCheetah-v4"]
+    return policy_words("evil.zip")
 
 
 def recording(raw: bytes, name: str = "play.00000.segment", verb: str = "verify") -> Words:

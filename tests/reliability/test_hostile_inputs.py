@@ -150,7 +150,7 @@ def other_facts(**facts: object) -> list[str]:
     return ["data", "generate", "rlb-hopper-medium"]
 
 
-POLICY = ("data", "import", "--task", "HalfCheetah-v4")
+POLICY = ("data", "generate", "HalfCheetah-v4", "--steps", "20", "--name", "rlb-x", "--policy")
 CONFIG = ("run", "toy", "dqn", "--dry-run", "--config")
 DOTS = "too large, or too many dots"
 COUNT = "{'descr': '<i8', 'fortran_order': False, 'shape': (%d,)}\n"

@@ -61,9 +61,9 @@ def test_download_that_was_killed_after_its_last_byte_is_cleaned_up(tmp_path: Pa
     assert not list(tmp_path.glob("hopper*.part*"))
 
 
-def test_policy_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path) -> None:
-    target = tmp_path / "p.safetensors"
-    line = ["data", "import", str(REAL), "--task", "Pendulum-v1", "--output", str(target)]
+def test_data_set_that_the_disk_has_no_space_for_leaves_no_file(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("RLBENCH_DATASETS", str(tmp_path))
+    line = ["data", "generate", "Pendulum-v1", "--policy", str(REAL), "--steps", "20", "--name", "rlb-own"]
     with no_file_beyond(1_000):
         code, _, error = run_command(line)
     assert code == 5 and "raise `ulimit -f`" in error
