@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.help_texts import Verb, command_group, examples
-from rlbench.cli.options import Json, Records, argument, check_suite, option
+from rlbench.cli.options import Json, Records, argument, check_recorded_suite, option
 from rlbench.cli.output import print_error, print_left_out, print_note, print_result, refuse_same_file
 from rlbench.config.names import count_text
 from rlbench.errors import RefusedFile
@@ -41,7 +41,7 @@ def tensorboard(
     from rlbench.report.evidence import evidence_of
     from rlbench.report.exports import events, update_file
 
-    suites = [check_suite(name) for name in names or ()]
+    suites = [check_recorded_suite(name, results) for name in names or ()]
     places = [(place, folder) for place in evidence_of(results).folders for folder in folders(place)]
     longest: dict[Path, tuple[Path, Path, int]] = {}  # by file: the results, the run's folder and its epochs
     repeats, damaged = 0, False
@@ -118,7 +118,7 @@ def to_npz(
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
     from rlbench.report.evidence import evidence_of
 
-    suites = [check_suite(name) for name in names or ()]
+    suites = [check_recorded_suite(name, results) for name in names or ()]
     return {
         key: runs for key, runs in evidence_of(results).with_imported().items() if not suites or key.suite in suites
     }

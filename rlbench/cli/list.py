@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rlbench.cli.options import Json, OnlySuite, Records, argument
+from rlbench.cli.options import Json, RecordedSuite, Records, argument, check_recorded_suite, check_suite
 from rlbench.cli.output import one_line, print_note, print_result
 
 
 def listing(
     kind: Annotated[Literal["suites", "algos", "tasks", "runs"], argument("suites|algos|tasks|runs", "What to list.")],
     *,
-    suite: OnlySuite = None,
+    suite: RecordedSuite = None,
     results: Records = None,
     json: Json = False,
 ) -> None:
@@ -21,7 +21,7 @@ def listing(
     Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
     runs; `--results results` lists those that a checkout of rlbench brings. Those without weights cannot be played.
     """
-    rows = _runs(suite, results) if kind == "runs" else _names(kind, suite)
+    rows = _runs(suite, results) if kind == "runs" else _names(kind, check_suite(suite))
     if rows or json:
         alone = suite is not None or kind in {"suites", "runs"}
         lines = [one_line(name) if alone else f"{of}\t{one_line(name)}" for of, name in rows]
@@ -54,5 +54,6 @@ def _runs(suite: str | None, results: Path | None) -> list[tuple[str, str]]:
     from rlbench.records.files import folders, suite_of
     from rlbench.report.evidence import evidence_of
 
+    check_recorded_suite(suite, results)
     runs = [(suite_of(folder), str(folder)) for folder in folders(evidence_of(results).own)]
     return [(of, folder) for of, folder in runs if suite in {None, of}]

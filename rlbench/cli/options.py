@@ -81,6 +81,25 @@ def check_suite(name: str | None) -> str | None:
     return name
 
 
+def check_recorded_suite(name: str | None, results: Path | None) -> str | None:
+    """The suite, if one is named; one of a missing plug-in counts, too, where ``results`` have its records.
+
+    Raises:
+        UnknownName: no suite and no record has the name.
+    """
+    from rlbench import suites
+    from rlbench.records.files import folders, suite_of
+    from rlbench.records.imported import curve_folders
+    from rlbench.report.evidence import evidence_of
+
+    if name is not None and name not in suites.names():
+        own = evidence_of(results).own
+        recorded_suites = dict.fromkeys(suite_of(folder) for folder in (*folders(own), *curve_folders(own)))
+        if name not in recorded_suites:
+            raise UnknownName("suite", name, dict.fromkeys([*suites.names(), *recorded_suites]))
+    return name
+
+
 def suites_named(names: Sequence[str], results: Path | None) -> list[str]:
     """Return the suites that have records or rows: all of them for ``all`` and for no name.
 
@@ -112,6 +131,9 @@ SuiteOrAll = Annotated[str, argument("SUITE|all", "A suite, or all of them.", co
 OnlySuite = Annotated[
     str | None,
     option("--suite SUITE", "Only this suite; default: all of them.", completion.suites, callback=check_suite),
+]
+RecordedSuite = Annotated[
+    str | None, option("--suite SUITE", "Only this suite; default: all of them.", completion.suites)
 ]
 Algo = Annotated[
     str, argument("ALGO", "An algorithm of the suite, such as dqn; see: rlbench list algos", completion.algorithms)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlbench.cli.options import Json, OnlySuite, Records, option
+from rlbench.cli.options import Json, RecordedSuite, Records, check_recorded_suite, option
 from rlbench.cli.output import print_error, print_result, print_text, results_stream, terminal_height, terminal_width
 from rlbench.config.names import count_text, number_text
 from rlbench.errors import RefusedFile, UnknownName, UsageError
@@ -30,7 +30,7 @@ HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 def status(
     *,
-    suite: OnlySuite = None,
+    suite: RecordedSuite = None,
     state: Annotated[
         list[str] | None,
         option(
@@ -51,6 +51,7 @@ def status(
     for name in state or ():
         if name not in STATES:
             raise UnknownName("state", name, STATES, where="--state")
+    check_recorded_suite(suite, results)
     if watch:
         _watch(results, suite, state)
         return

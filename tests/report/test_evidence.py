@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from rlbench import suites
 from rlbench.records import imported
 from rlbench.report import evidence
 from rlbench.report.evidence import RUNS, SCORES, Evidence, checkout_records, package
 from rlbench.report.reference_table import SUITES
-from tests.commands import json_of, run_command, stderr_of, stdout_of
+from tests.commands import json_of, line_of_refusal, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, RecordSeeds
+from tests.forging import locked
 from tests.reliability.test_hostile_curves import CURVE
 
 ROOT = Path(__file__).parents[2]
@@ -182,6 +184,20 @@ def test_imported_curves_of_a_missing_plug_in_have_a_suite(tmp_path: Path) -> No
     imported.write_curves([replace(CURVE, suite="corridor")], tmp_path)
     assert evidence.known_suites(tmp_path) == [*SUITES, "corridor"]
     assert "2.00" in stdout_of(f"table corridor --results {tmp_path}")
+
+
+def test_records_of_a_missing_plug_in_are_chosen_by_its_name(tmp_path: Path) -> None:
+    locked(suites.spec("toy", "dqn", "Catch").model_copy(update={"suite": "corridor"}), tmp_path / "own").release()
+    imported.write_curves([replace(CURVE, suite="corridor")], tmp_path / "own")
+    where = f"corridor --results {tmp_path / 'own'}"
+    assert "corridor/dqn/Catch" in stdout_of(f"status --suite {where}")
+    assert "corridor/dqn/Catch" in stdout_of(f"list runs --suite {where}")
+    for form, what in (("csv", "1 curve"), ("npz", "1 matrix"), ("tensorboard", "1 run")):
+        assert f": {what}" in stdout_of(f"export {form} {where} --output {tmp_path / form}.{form}")
+    for words in ("list runs --suite", "status --suite", "export npz --output a.npz"):
+        error = line_of_refusal(f"{words} corrridor --results {tmp_path / 'own'}")
+        assert "unknown suite 'corrridor'; did you mean 'corridor'?" in error
+    assert "unknown suite 'corridor'" in line_of_refusal(f"list algos --suite {where}")
 
 
 def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
