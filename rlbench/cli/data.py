@@ -221,8 +221,8 @@ def import_data(
     elif path.suffix == ".zip":
         ways = (f"rlbench {verb} --policy {quote(str(path))}" for verb in ("data generate …", "eval"))
         raise UsageError(f"{path}: is a policy, no data set; type: {' or '.join(ways)}")
-    elif task is not None:
-        raise UsageError(f"{path}: --task is for shards; leave it out")
+    elif task is not None or workers is not None:
+        raise UsageError(f"{path}: is no shard; leave --task and --workers out")
     elif is_recording(path):
         raise UsageError(f"{path}: is recorded play already; copy it into {folder('own')}")
     else:

@@ -7,6 +7,8 @@ from statistics import fmean, pstdev
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import typer
+
 from rlbench.cli import completion
 from rlbench.cli.options import (
     ENV_TIMEOUT,
@@ -19,6 +21,7 @@ from rlbench.cli.options import (
     argument,
     option,
     run_folder,
+    typed_options,
 )
 from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import count_text, number_text
@@ -36,6 +39,7 @@ INTERVAL = 5.0  # seconds between two messages of progress
 
 
 def evaluate(
+    context: typer.Context,
     run: Run,
     task: Annotated[
         str | None, argument("[TASK]", "With --policy, RUN is the suite and this the task; default: none.")
@@ -94,8 +98,8 @@ def evaluate(
     if policy is not None:
         from rlbench.cli.eval_policy import evaluate_policy
 
-        if (video, replay_recorded, checkpoint) != (None, False, "best"):
-            raise UsageError("--video, --replay-recorded and --checkpoint belong to a run; leave them or --policy out")
+        if of_run := typed_options(context, "video", "replay_recorded", "checkpoint", "device", "results"):
+            raise UsageError(f"--policy {policy}: plays no run; leave {' and '.join(of_run)} out")
         with watched(str(policy), env_timeout):
             evaluate_policy(policy, form, run, task, algo, package, episodes, seed or 0, json=json)
         return

@@ -86,7 +86,8 @@ def generate(
     if package is not None:
         raise UsageError(f"--import {package}: goes with --epsilon; leave it out")
     if task.startswith(PREFIX):
-        if policy or steps or name or mixture or noise or deterministic or seed or num_envs != 10:
+        others = (policy, steps, name, mixture, noise, deterministic, seed, checkpoint != "best", num_envs != 10)
+        if any(others):
             raise UsageError(f"{task}: is a recipe, which says all of this itself; leave the other options out")
         recipe = load_recipe(task)
         policies = [read_policy_file(POLICIES / f"{part.policy}.safetensors") for part in recipe.parts]

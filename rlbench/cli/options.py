@@ -72,6 +72,13 @@ def argument(
     return info
 
 
+def typed_options(context: typer.Context, *names: str) -> list[str]:
+    """Those of these options that are on the command line, as ``--device``; a variable of the environment is not."""
+    flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [flags[name] for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+
+
 def check_suite(name: str | None) -> str | None:
     """The suite, if one is named; an unknown name is refused."""
     from rlbench import suites

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from rlbench.cli import completion
-from rlbench.cli.options import ENV_TIMEOUT, EnvTimeout, Import, Json, argument, option
+from rlbench.cli.options import ENV_TIMEOUT, EnvTimeout, Import, Json, argument, option, typed_options
 from rlbench.cli.output import one_line, print_result
 from rlbench.config.names import count_text
 from rlbench.errors import BelowReference, RefusedFile, UsageError
 
 
 def verify(
+    context: typer.Context,
     folder: Annotated[
         Path | None,
         argument(
@@ -57,9 +58,8 @@ def verify(
         if not document["equal"]:
             raise typer.Exit(BelowReference.exit_code)
         return
-    options = {"--epochs": epochs, "--dataset": dataset, "--import": package}
-    if lone := next((name for name, value in options.items() if value is not None), None):
-        raise UsageError(f"{lone}: belongs to --replay; give both")
+    if of_replay := typed_options(context, "epochs", "dataset", "package", "env_timeout"):
+        raise UsageError(f"{' and '.join(of_replay)}: only with --replay; leave out, or give both")
     from rlbench.report.integrity import verify_records
 
     findings = verify_records(folder)

@@ -121,6 +121,8 @@ def test_verify_goes_on_after_a_file_that_it_may_not_read(own: Path, monkeypatch
 def test_import_verifies_and_names_a_data_set(own: Path, tmp_path: Path) -> None:
     path = Path(stdout_of(f"data import {own} --name rlb-copy").strip())
     assert path.read_bytes() == own.read_bytes()
+    for words in ("--workers 3", "--task Hopper-v4"):
+        assert f"{own}: is no shard; leave --task and --workers out" in line_of_refusal(f"data import {own} {words}")
     assert "give it one: --name" in line_of_refusal(f"data import {own.rename(tmp_path / 'nameless.hdf5')}")
     broken = tmp_path / "rlb-broken.hdf5"
     broken.write_bytes(path.read_bytes()[:-9])

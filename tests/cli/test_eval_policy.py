@@ -138,7 +138,8 @@ def test_model_is_evaluated_and_compared_with_the_reference(form: str, tmp_path:
     assert "no reference; name the algorithm with --algo" in stdout_of(words)
 
 
-def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
+def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLBENCH_DEVICE", "cpu")  # of a variable nothing is refused
     out = stdout_of(f"eval --policy {FILES / 'ppo-cartpole.zip'} --format sb3 toy CartPole-v1 --episodes 4")
     assert "toy/ppo/CartPole-v1" in out and "documented  500.00" in out and "verdict     BELOW" in out
     error = line_of_refusal(f"eval --policy {FILES / 'a2c-pendulum.zip'} --format sb3 toy CartPole-v1")
@@ -154,7 +155,12 @@ def test_sb3_policy_is_compared_with_the_reference_of_its_algorithm() -> None:
         (("--policy", "x.zip", "--format", "sb3", "toy", "Catch"), "x.zip: cannot be read"),
         (("--policy", "x.pt", "--format", "torchscript", "toy", "Catch"), "x.pt: cannot be read"),
         (("--format", "sb3", "toy", "Catch"), "name it with --policy FILE"),
-        (("--policy", "x.zip", "--format", "sb3", "toy", "Catch", "--video", "x.gif"), "--checkpoint belong to a run"),
+        (
+            ("--policy", "x.zip", "toy", "--video", "x.gif", "--checkpoint", "best"),
+            "leave --video and --checkpoint out",
+        ),
+        (("--policy", "x.zip", "toy", "--device", "cpu"), "--policy x.zip: plays no run; leave --device out"),
+        (("--policy", "x.zip", "toy", "--results", "x"), "--policy x.zip: plays no run; leave --results out"),
         (("run", "--import", "nowhere"), "unknown run 'run'"),
     ],
 )

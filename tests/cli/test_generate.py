@@ -81,6 +81,7 @@ def test_existing_data_set_is_kept_without_force(folder: Path) -> None:
         (["data", "generate", "Hopper-v4"], "--policy, --steps and --name are needed"),
         (["data", "generate", "rlb-hoper-medium"], "did you mean 'rlb-hopper-medium'"),
         (["data", "generate", "rlb-hopper-medium", "--steps", "5"], "is a recipe, which says all of this itself"),
+        (["data", "generate", "rlb-hopper-medium", "--checkpoint", "last"], "leave the other options out"),
         (line(name="hopper-medium-v2"), "never as those of D4RL or Minari; call it rlb-hopper-medium-own"),
         (line(name="rlb-hopper-medium"), "made by a recipe that comes with rlbench"),
         (line(policy=["nowhere"]), "--policy nowhere: no such file, run or packaged policy; known: halfcheetah"),
