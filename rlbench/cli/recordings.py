@@ -30,7 +30,7 @@ from rlbench.datasets.catalogue import CONTENTS, SUFFIX
 from rlbench.datasets.d4rl import Written
 from rlbench.datasets.loader import data_file, dataset_metadata
 from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
-from rlbench.datasets.summary import Distribution, recording_summary
+from rlbench.datasets.summary import Distribution, recording_summary, stored_mean
 from rlbench.errors import RefusedFile, RlbenchError, UsageError
 from rlbench.records import machine
 from rlbench.signals import INTERRUPTIONS
@@ -166,6 +166,9 @@ def describe(path: Path, *, json: bool) -> None:
     sha256 = checksums.seal_of(data_file(path)).sha256 if catalogue.is_complete(path) else None
     facts = recording_summary(recording_reader.read_steps(path, max_bytes=machine.available_memory()))
     metadata, size = dataset_metadata(path), sum(file.stat().st_size for file in path.iterdir())
+    mean = stored_mean(path, metadata)
+    whole = "" if mean is None else f"mean {number_text(mean, '.1f')} of whole episodes; "
+    terminated = f"of terminated ones {spread(facts.returns)}" if facts.returns else "no episode has terminated"
     lines = {
         "name": path.stem,
         "path": str(path),
@@ -173,7 +176,7 @@ def describe(path: Path, *, json: bool) -> None:
         "bytes": f"{size:,}",
         "steps": f"{facts.steps:,}",
         "episodes": f"{facts.episodes:,}: {facts.terminated:,} terminated, {facts.truncated:,} cut",
-        "return": spread(facts.returns) if facts.returns else "no episode has ended",
+        "return": f"{whole}{terminated}",
         "actions": " ".join(f"{share:.1%}" for share in facts.actions),
     }
     document = {"schema_version": 2, "name": path.stem, "path": str(path), "bytes": size, "sha256": sha256}

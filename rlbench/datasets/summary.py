@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -150,13 +151,24 @@ def dataset_return(path: Path, name: str | None = None, *, max_bytes: int | None
     """
     metadata = loader.dataset_metadata(path)
     expert = _number(path, EXPERT, metadata[EXPERT]) if EXPERT in metadata else None
+    if (mean := stored_mean(path, metadata)) is not None:
+        return DatasetReturn(mean, expert)
     if catalogue.is_recording(path):
         returns = recording_summary(recording_reader.read_steps(path, max_bytes=max_bytes)).returns
         return DatasetReturn(None if returns is None else returns.mean, expert)
-    if "return_mean" in metadata:  # own sets store it, without the episodes that were cut by the number of steps
-        return DatasetReturn(_number(path, "return_mean", metadata["return_mean"]), expert)
     split = episodes(loader.load_dataset(path, name, max_bytes=max_bytes))
     return DatasetReturn(float(split.returns[split.ended].mean()) if split.ended.any() else None, expert)
+
+
+def stored_mean(path: Path, metadata: Mapping[str, str]) -> float | None:
+    """Mean return in the metadata of an own set, without the episodes that the number of steps cut; None without one.
+
+    Recorded play does not tell such an episode from one that a time limit ended.
+
+    Raises:
+        RefusedFile: it is no number.
+    """
+    return _number(path, "return_mean", metadata["return_mean"]) if "return_mean" in metadata else None
 
 
 def _number(path: Path, key: str, text: str) -> float:

@@ -11,6 +11,7 @@ from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chun
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT, DatasetReturn, dataset_return
 from rlbench.errors import RefusedFile
+from tests.commands import stdout_of
 
 
 def write(
@@ -39,18 +40,31 @@ def test_generated_set_has_its_return_in_its_metadata(tmp_path: Path) -> None:
     assert dataset_return(path) == DatasetReturn(3.0, None)  # the episode of 12 was cut where its env had its share
 
 
+def recorded(folder: Path, metadata: dict[str, float]) -> Path:
+    """Recorded play of two terminated games and one that was cut."""
+    reel = RecordingWriter(folder)
+    marks = np.array([0, TERMINATED, FINAL, 0, TERMINATED, FINAL, TRUNCATED, FINAL], np.uint8)
+    rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and 50 of the game that was cut
+    reel.add(Chunk(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
+    reel.flush()
+    recording_writer.finish(folder, reel.digests, metadata)
+    return folder
+
+
 @pytest.mark.parametrize(("metadata", "expert"), [({}, None), ({EXPERT: 20.5}, 20.5)])
 def test_recorded_play_has_its_return_and_its_experts(
     tmp_path: Path, metadata: dict[str, float], expert: float | None
 ) -> None:
-    folder = tmp_path / "rlb-x.frames"
-    reel = RecordingWriter(folder)
-    marks = np.array([0, TERMINATED, FINAL, 0, TERMINATED, FINAL, TRUNCATED, FINAL], np.uint8)
-    rewards = np.array([1, 2, 0, 0, -1, 0, 50, 0], np.float32)  # 3, −1, and a game that was cut
-    reel.add(Chunk(0, np.zeros((8, 4, 4), np.uint8), Steps(np.zeros(8, np.int64), rewards, marks)))
-    reel.flush()
-    recording_writer.finish(folder, reel.digests, metadata)
+    folder = recorded(tmp_path / "rlb-x.frames", metadata)
     assert dataset_return(folder) == DatasetReturn(1.0, expert)
+    assert " 1.0 ± 2.0, from -1.0 to 3.0, " in stdout_of(f"data show {folder}")
+
+
+def test_games_that_a_time_limit_ends_count_in_the_return_of_recorded_play(tmp_path: Path) -> None:
+    folder = recorded(tmp_path / "rlb-x.frames", {"return_mean": 17.25})  # of 3, −1 and 50: no mark tells a limit
+    assert dataset_return(folder) == DatasetReturn(17.25, None)
+    shown = stdout_of(f"data show {folder}")
+    assert " mean 17.2 of whole episodes; of terminated ones 1.0 ± 2.0, from -1.0 to 3.0, " in shown
 
 
 def test_an_own_set_names_its_expert(tmp_path: Path) -> None:
