@@ -453,6 +453,14 @@ def test_frames_become_gray_and_small_and_rewards_are_clipped_in_training_alone(
     assert [step.score[1] for step in training_steps] == [-7.0] * 3 and training_steps[-1].game_over.all()
 
 
+@pytest.mark.usefixtures("site")
+def test_clipped_rewards_of_vectors_are_refused_since_none_are_clipped() -> None:
+    words = ["run", "toy", "dqn", "--task", "gym:CartPole-v1", *QUICK]
+    assert "task.clip: gym:CartPole-v1 shows vectors" in stderr_of([*words, "--set", "task.clip=true"])
+    older = GymnasiumTask(id="gym:CartPole-v1", clip=True)  # its policy is still evaluated
+    assert external_vector(older, seeds=(0,), training=False, make=None).info.obs_shape == (4,)
+
+
 def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() -> None:
     with pytest.raises(UsageError, match="suite atari"):
         external_vector(GymnasiumTask(id="P"), seeds=(0,), training=True, make=lambda *_: Pictured())
