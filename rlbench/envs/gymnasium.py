@@ -175,7 +175,7 @@ class ActionScaling(NamedTuple):
         """Build the scaling to a space.
 
         Raises:
-            UsageError: the space is unbounded, or neither Discrete nor Box.
+            UsageError: the space is unbounded, of matrices, or neither Discrete nor Box.
         """
         match space:
             case spaces.Discrete():
@@ -184,6 +184,8 @@ class ActionScaling(NamedTuple):
                 low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
                 if not (np.isfinite(low).all() and np.isfinite(high).all()):
                     raise UsageError(f"{name}: actions are unbounded; only finite bounds are supported")
+                if low.ndim != 1:
+                    raise UsageError(f"{name}: actions have the shape {list(low.shape)}; only vectors are supported")
                 return cls(Box(low, high), (low + high) / 2, (high - low) / 2)
             case _:
                 raise UsageError(f"{name}: actions are {space}; only Discrete and Box are supported")

@@ -114,6 +114,15 @@ def test_an_environment_whose_actions_have_no_bounds_is_refused() -> None:
         GymnasiumVector(name="Unbounded-v0", factory=Unbounded, seeds=[1])
 
 
+@pytest.mark.parametrize("shape", [(2, 3), ()])
+def test_an_environment_whose_actions_are_no_vectors_is_refused(shape: tuple[int, ...]) -> None:
+    class Shaped(Frail):
+        action_space = gymnasium.spaces.Box(-1, 1, shape, np.float32)
+
+    with pytest.raises(UsageError, match=rf"Shaped-v0: actions have the shape {list(shape)}; ".replace("[", r"\[")):
+        GymnasiumVector(name="Shaped-v0", factory=Shaped, seeds=[1])
+
+
 def test_environment_error_has_name_step_and_cause() -> None:
     with pytest.raises(
         BrokenEnvironment, match=r"Frail-v0: env 1, step 2: ValueError: the joint is loose .*seed is 1"
