@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from warnings import warn
 
 import gymnasium
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from rlbench.config.names import printable
 from rlbench.config.tasks import GYM, GymnasiumTask
-from rlbench.envs.base import SCORE, Discrete, Frames, Snapshot, Step, VectorEnv
+from rlbench.envs.base import SCORE, Box, Discrete, Frames, Snapshot, Step, VectorEnv
 from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.envs.gymnasium import Env, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
@@ -65,6 +65,10 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
         return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
 
 
+OBS_DTYPES: Final = ("uint8", "float32", "int64")
+"""Types of observations that a replay buffer holds."""
+
+
 class InspectedVector:
     """A package's own vector of environments, whose errors and answers are checked."""
 
@@ -74,6 +78,10 @@ class InspectedVector:
             raise ValueError(f"its info has {self.info.num_envs} envs for {len(seeds)} seeds")
         if isinstance(self.info.actions, Discrete) and self.info.actions.n < 1:
             raise ValueError(f"its info has {self.info.actions.n} actions")
+        if isinstance(self.info.actions, Box) and len(shape := np.shape(self.info.actions.low)) != 1:
+            raise ValueError(f"its info has actions of the shape {list(shape)}, promised vectors")
+        if (dtype := np.dtype(self.info.obs_dtype)).name not in OBS_DTYPES:
+            raise ValueError(f"its info has observations of {dtype}, promised uint8, float32 or int64")
         self._inspection = Inspection(name=name, info=envs.info, seeds=seeds)
 
     def reset(self) -> Frames:

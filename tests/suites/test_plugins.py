@@ -23,7 +23,7 @@ from rlbench.cli import doctor
 from rlbench.cli.app import TERMINATING
 from rlbench.cli.resolve import resolve
 from rlbench.config.tasks import GymnasiumTask
-from rlbench.envs.base import Discrete, Snapshot, Step, VectorEnv
+from rlbench.envs.base import Box, Discrete, Snapshot, Step, VectorEnv
 from rlbench.envs.external import external_vector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
@@ -608,6 +608,13 @@ def test_too_few_envs_and_first_observations_are_named() -> None:
     info = ClassicVector(task="CartPole-v1", seeds=(3,)).info._replace(actions=Discrete(0))
     with pytest.raises(BrokenEnvironment, match="P of p 1: ValueError: its info has 0 actions"):
         plugin_vector(lambda *_: mock.Mock(spec=VectorEnv, info=info))
+    for wrong, reason in (
+        ({"obs_dtype": np.dtype(np.float64)}, "its info has observations of float64, promised uint8, float32 or int64"),
+        ({"actions": Box(np.zeros((2, 3)), np.ones((2, 3)))}, r"its info has actions of the shape \[2, 3\], promised"),
+    ):
+        vector = mock.Mock(spec=VectorEnv, info=info._replace(**{"actions": Discrete(2), **wrong}))
+        with pytest.raises(BrokenEnvironment, match=f"P of p 1: ValueError: {reason}"):
+            plugin_vector(mock.Mock(return_value=vector))
     kind = type("Wrong", (ClassicVector,), {"reset": lambda _: np.zeros((0, 4), np.float32)})
     envs = plugin_vector(lambda _, seeds: kind(task="CartPole-v1", seeds=seeds))
     with pytest.raises(BrokenEnvironment, match="P: 0 first observations, promised 1"):
