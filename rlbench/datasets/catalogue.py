@@ -185,7 +185,7 @@ def find(name: str, dataset: Path | None = None) -> Path:
     location = locate(name)
     if is_present(location):
         return location.path
-    raise UsageError(f"{name}: not in {location.path}; {_remedy(location)}")
+    raise UsageError(f"{name}: not in {location.path}; {remedy(location)}")
 
 
 def resolve(text: str) -> tuple[str | None, Path]:
@@ -204,7 +204,8 @@ def resolve(text: str) -> tuple[str | None, Path]:
     return text, find(text)
 
 
-def _remedy(location: Location) -> str:
+def remedy(location: Location) -> str:
+    """Say how to get a data set that is not on this machine."""
     if location.kind == "own":
         if location.name in RECIPES:
             return f"make it: rlbench data generate {location.name}"

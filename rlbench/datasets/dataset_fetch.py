@@ -28,7 +28,9 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
     """
     location = catalogue.locate(name)
     if location.kind == "own":
-        raise UsageError(f"{name}: own data sets are made, not downloaded: rlbench data generate {name}")
+        if catalogue.is_present(location):
+            return
+        raise UsageError(f"{name}: own data sets are made, not downloaded; {catalogue.remedy(location)}")
     if catalogue.is_present(location):
         with suppress(OSError):
             download.discard(location.path)  # of a process that was killed after the last byte

@@ -145,6 +145,12 @@ def test_import_copies_the_file_that_it_checked_or_none(
 
 def test_download_of_a_generated_set_names_the_generate_command() -> None:
     assert "rlbench data generate rlb-hopper-medium" in line_of_refusal("data download rlb-hopper-medium")
+    games = "rlbench data generate TASK --policy RUN --steps N --name rlb-pong-qrdqn-1e6; games with --epsilon 0.2"
+    assert games in line_of_refusal("data download rlb-pong-qrdqn-1e6")  # no recipe has that name
+
+
+def test_download_of_an_own_set_that_is_here_prints_its_path(own: Path) -> None:
+    assert stdout_of("data download rlb-toy") == f"{own}\n"
 
 
 def test_a_refused_data_set_leaves_no_row_and_is_named_once(own: Path) -> None:
