@@ -85,6 +85,7 @@ Kind: TypeAlias = Literal["d4rl", "minari", "own"]
 
 MINARI_NAME = re.compile(r"(?:[A-Za-z0-9][\w-]*/)+[A-Za-z0-9][\w-]*-v\d+")
 LOCAL_NAME = re.compile(r"[A-Za-z0-9][\w-]*")  # of a Minari set without a namespace
+VERSION = re.compile(r"-v\d+$")
 MINARI_DATA = Path("data", "main_data.hdf5")
 MINARI_METADATA = Path("data", "metadata.json")
 SUFFIX: Final = ".frames"  # of a folder of recorded play
@@ -109,8 +110,10 @@ def folder(kind: Kind) -> Path:
     return Path(os.environ.get(variable) or default).expanduser()
 
 
-def locate(name: str) -> Location:
+def locate(name: str, *, of_folder: bool = False) -> Location:
     """Location of a data set by its name, whether it exists or not.
+
+    A name without a namespace is Minari's if such a set exists, or is ``of_folder``, which is to be imported.
 
     Raises:
         UnknownName: the name is neither D4RL's, nor of Minari's form (``mujoco/hopper/medium-v0``) or ours (``rlb-…``).
@@ -124,7 +127,7 @@ def locate(name: str) -> Location:
         path = recording if is_recording(recording) else recording.with_suffix(".hdf5")
         return Location(name, "own", path)
     local = Location(name, "minari", folder("minari") / name)
-    if LOCAL_NAME.fullmatch(name) and is_present(local):
+    if LOCAL_NAME.fullmatch(name) and (is_present(local) or (of_folder and VERSION.search(name))):
         return local
     raise UnknownName("data set", name, [*(location.name for location in list_local()), *d4rl()])
 

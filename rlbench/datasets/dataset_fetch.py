@@ -55,7 +55,7 @@ def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Lo
         UsageError: a data set of this name exists, or the name belongs to another layout.
         RefusedFile: the file cannot be read, or does not fit the D4RL set of this name.
     """
-    location = catalogue.locate(name)
+    location = catalogue.locate(name, of_folder=path.is_dir())
     files = (MINARI_DATA, MINARI_METADATA) if path.is_dir() else (Path(),)
     if _is_imported(path, location, files):
         return location

@@ -13,6 +13,7 @@ import pytest
 from rlbench.datasets import checksums, dataset_fetch
 from rlbench.datasets.loader import load_dataset
 from tests.commands import json_of, line_of_refusal, run_command, stdout_of
+from tests.datasets.conftest import minari_set
 
 
 @pytest.fixture
@@ -160,3 +161,20 @@ def test_a_refused_data_set_leaves_no_row_and_is_named_once(own: Path) -> None:
     assert (code, out) == (2, "")
     assert error.count("observations and actions of 2 and 1 dimensions, Hopper-v4 has 11 and 3") == 1
     assert stdout_of("list runs") == ""
+
+
+def walk(folder: Path) -> Path:
+    """A data set of Minari's whose id has no namespace."""
+    one = np.zeros((1, 1))
+    ends = {"terminations": one[0], "truncations": np.ones(1)}
+    episode = {"observations": np.zeros((2, 2)), "actions": one, "rewards": one[0], **ends}
+    return minari_set(folder, [episode], dataset_id="walk-v0")
+
+
+def test_a_set_of_minari_without_a_namespace_is_imported_by_its_own_name(tmp_path: Path) -> None:
+    folder = walk(tmp_path / "from")
+    for _ in range(2):
+        assert stdout_of(f"data import {folder}") == f"{tmp_path / '.minari/datasets/walk-v0'}\n"
+    assert stdout_of("data verify walk-v0").startswith("walk-v0\tok ")
+    for name in ("walk", "rlb-walk-v0"):  # neither is a name of Minari's
+        assert line_of_refusal(f"data import {folder} --name {name}")
