@@ -290,6 +290,10 @@ def test_asynchronous_envs_get_an_async_ring_and_collector(
     [
         (("toy", "ppo", "Doors"), "algo.normalize_obs=true", "algo.normalize_obs: Doors shows bytes"),
         (("offline", "td3bc", "hopper-medium-v2"), "protocol.epsilon=0.5", "only Q-learning is evaluated with it"),
+        (("offline", "td3bc", "hopper-medium-v2"), "task.world.envs=4", "task.world.envs: offline .*; set it to 1"),
+        (("offline", "td3bc", "hopper-medium-v2"), "task.world.async_batch=1", "task.world.async_batch: .* to none"),
+        (("offline", "cql", "PongNoFrameskip-v4"), "task.world.clip=false", "task.world.clip: .*; set it to true"),
+        (("offline", "bcq", "PongNoFrameskip-v4"), "task.world.episodic_life=false", "episodic_life: .* to true"),
     ],
 )
 def test_a_setting_that_a_run_would_ignore_is_refused(cell: tuple[str, str, str], change: str, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,10 @@ from rlbench.training.updates import EagerUpdater, MeanMetrics
 
 OBS_WIDTHS = {"Ant-v4": 27}
 """Widths of an environment's observations; D4RL's data sets append contact forces to them, which are all zero."""
+
+
+TRAINING_ENVS: Final = {"envs": 1, "async_batch": None, "clip": True, "episodic_life": True}
+"""Settings of environments that training alone reads, and their values in every offline run."""
 
 
 class Experience(NamedTuple):
@@ -109,10 +113,9 @@ def build_offline(
     """Build the training of an offline run; ``seal`` is the checksum of data that was just verified.
 
     Raises:
-        UsageError: the evaluation would ignore ``protocol.epsilon``.
+        UsageError: the run would ignore a setting.
     """
-    if spec.protocol.epsilon > 0 and not algo.epsilon_greedy:  # a record of earlier code may have it, and is read
-        raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0")
+    _refuse_ignored(spec, algo)
     data, sha256, obs_transform = _preprocessed(spec, algo, info, runtime, seal)
     if obs_transform is not None:
         obs_transform.normalize_in_place(data.obs)
@@ -136,6 +139,16 @@ def build_offline(
         schedules=parts.schedules,
         data=trainer.DatasetIdentity(sha256, None if moments is None else {**moments}),
     )
+
+
+def _refuse_ignored(spec: Spec, algo: OfflineConfig | DiscreteOfflineConfig) -> None:
+    """Refuse settings that nothing reads; a record of earlier code may have them, and is read."""
+    if spec.protocol.epsilon > 0 and not algo.epsilon_greedy:
+        raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0")
+    for name, value in TRAINING_ENVS.items():
+        if getattr(env_task_of(spec.task), name, value) != value:
+            problem = "offline runs train in no environment"
+            raise UsageError(f"task.world.{name}: {problem}; set it to {str(value).lower()}")
 
 
 def _preprocessed(
