@@ -114,9 +114,10 @@ def verify_dataset(
     from rlbench.records.machine import available_memory
 
     rows: list[tuple[str, str, str | None]] = []
-    for name in names or [place.name for place in catalogue.list_local()]:
+    places = [] if names else catalogue.list_local()  # a file of such a name in the current folder is another
+    for name, place in [*((name, None) for name in names or ()), *((place.name, place) for place in places)]:
         try:
-            dataset_name, path = catalogue.resolve(name)
+            dataset_name, path = catalogue.resolve(name) if place is None else (name, place.path)
             seal = checksums.verify(data_file(path))
             if catalogue.is_recording(path):
                 recording_reader.verify_recording(path, max_bytes=available_memory())

@@ -178,3 +178,14 @@ def test_a_set_of_minari_without_a_namespace_is_imported_by_its_own_name(tmp_pat
     assert stdout_of("data verify walk-v0").startswith("walk-v0\tok ")
     for name in ("walk", "rlb-walk-v0"):  # neither is a name of Minari's
         assert line_of_refusal(f"data import {folder} --name {name}")
+
+
+def test_verify_of_all_sets_reads_none_of_their_names_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk(tmp_path / ".minari/datasets/walk")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/walk").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    assert stdout_of("data verify").startswith("walk\tok ")
+    assert "walk: " in stdout_of("data verify walk", 2)  # by name, a path comes first
