@@ -146,7 +146,7 @@ def _camera(spec: Spec, envs: VectorEnv, seed: int) -> Camera:
             return MujocoCamera(inner.unwrapped()[0])
         case AtariTask() | MujocoTask() | GoalTask():
             raise UsageError(f"{spec.name}: EnvPool renders no frames; leave --video out")
-        case _ if task.id == "Catch":
+        case ToyTask(id="Catch"):
             return BoardCamera(seconds=TOY_STEP_SECONDS)
         case _:
             raise UsageError(f"{spec.name}: {task.id} renders no frames; leave --video out")

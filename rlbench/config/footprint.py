@@ -20,7 +20,7 @@ from rlbench.config.offline import (
     OfflineConfig,
 )
 from rlbench.config.run import Spec
-from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, env_task_of
+from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, env_task_of
 
 # Sizes in bytes; all but the first four were measured as resident memory.
 SLOT: Final = 4 + 3 * 1 + 4  # of the ring beside observation and action: reward float32, three flags, age int32
@@ -163,7 +163,7 @@ def _shapes(task: Task) -> tuple[int, int, int]:
     task = env_task_of(task)
     if isinstance(task, AtariTask | GymnasiumTask) and task.size is not None:
         return task.size * task.size, 1, 8
-    if task.id in BYTE_OBS:
+    if isinstance(task, ToyTask) and task.id in BYTE_OBS:
         return BYTE_OBS[task.id], 1, 8
     numbers, actions = SHAPES.get(task.id, (64, 8))
     return numbers, 4, 4 * actions or 8

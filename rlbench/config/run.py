@@ -10,7 +10,7 @@ from rlbench.config import online
 from rlbench.config.canonical import Frozen, canonical, digest, fields
 from rlbench.config.names import check_name
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
-from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, env_task_of
+from rlbench.config.tasks import AtariTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, env_task_of
 
 AlgoConfig = Annotated[
     online.QLearningConfig
@@ -131,7 +131,8 @@ class Spec(Frozen):
         steps = algo.rollout_length * self.task.envs
         if isinstance(algo.method, online.PPOConfig) and algo.method.minibatches > steps:
             raise ValueError(f"algo.method.minibatches={algo.method.minibatches}: a rollout has only {steps} steps")
-        if algo.normalize_obs and (_shows_frames(self.task) or self.task.id == "Catch"):
+        is_catch = isinstance(self.task, ToyTask) and self.task.id == "Catch"
+        if algo.normalize_obs and (_shows_frames(self.task) or is_catch):
             raise ValueError(f"algo.normalize_obs: {self.task.id} shows bytes, which stay as they are; set it to false")
         if algo.normalize_obs and isinstance(self.task, MujocoTask) and self.task.env != "gymnasium":
             raise ValueError("algo.normalize_obs: EnvPool cannot tell where it stands; choose task.env=gymnasium")

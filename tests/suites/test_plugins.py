@@ -19,9 +19,12 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench import checkpoint, suites
+from rlbench.assembly.environments import record_video
 from rlbench.cli import doctor
 from rlbench.cli.app import TERMINATING
 from rlbench.cli.resolve import resolve
+from rlbench.config.footprint import footprint
+from rlbench.config.run import Spec
 from rlbench.config.tasks import GymnasiumTask
 from rlbench.envs.base import Box, Discrete, Snapshot, Step, VectorEnv
 from rlbench.envs.external import external_vector
@@ -471,6 +474,16 @@ def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() ->
     task = GymnasiumTask(id="P", package="p", version="1")
     with pytest.raises(BrokenEnvironment, match="P of p 1: ZeroDivisionError"):
         external_vector(task, seeds=(0,), training=True, make=lambda *_: 1 // 0)
+
+
+def test_a_plugins_task_of_the_name_of_a_toy_is_not_taken_for_it() -> None:
+    spec = suites.spec("toy", "ppo", "Catch")
+    bytes_of_catch, algo = footprint(spec).replay, spec.algo.model_dump() | {"normalize_obs": True}
+    task = GymnasiumTask(id="Catch", suite="p", package="p", envs=spec.task.envs)
+    spec = Spec.model_validate(spec.model_dump() | {"task": task.model_dump(), "algo": algo})
+    assert footprint(spec).replay > bytes_of_catch  # vectors of floats
+    with pytest.raises(UsageError, match="Catch renders no frames"):
+        record_video(spec, mock.Mock(seeds=(0,)))
 
 
 def test_an_environments_own_info_is_neither_its_score_nor_its_end() -> None:
