@@ -208,7 +208,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
         suites.spec("atari", "dqn", task)  # raises for an unknown game
     folder = catalogue.folder("own") / f"{name}{SUFFIX}"
     refuse_other_kind(folder)
-    if folder.is_dir() and any(folder.glob("play.*.segment")):
+    if folder.is_dir() and any(folder.glob(f"{recording_writer.PLAY}.*.segment")):
         raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
     free = machine.available_memory()
     count = workers or max(1, min(len(os.sched_getaffinity(0)), free // SHARD_BYTES))

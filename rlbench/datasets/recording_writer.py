@@ -24,6 +24,7 @@ from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION: Final = 1
 REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
+PLAY: Final = "play"  # begins the names of the files of recorded play
 DONE: Final = ".done.json"  # suffix of the file that a converted shard has
 PART: Final = ".part"  # suffix of a file that is being written
 ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
@@ -35,7 +36,7 @@ Metadata = Mapping[str, object]
 class RecordingWriter:
     """Write rows of several tracks; the rows of one track come in their order."""
 
-    def __init__(self, folder: Path, source: str = "play", rows: int = ROWS) -> None:
+    def __init__(self, folder: Path, source: str = PLAY, rows: int = ROWS) -> None:
         self.folder, self.source, self.rows = folder, source, rows
         self.digests: dict[str, str] = {}  # files and their SHA-256
         self._waiting: dict[int, list[Chunk]] = {}

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.datasets import catalogue, checksums, recording_format, recording_writer
-from rlbench.datasets.recording_writer import DONE, RecordingWriter
+from rlbench.datasets.recording_writer import DONE, PLAY, RecordingWriter
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.signals import end_with_parent
 
@@ -227,5 +227,6 @@ def _trailer(path: Path) -> str:
 
 
 def _source(path: Path) -> str:
-    """Name of a shard, restricted to safe characters."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_") or "_"
+    """Name of a shard, restricted to safe characters; never that of recorded play."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_")
+    return f"{name}_" if name in {"", PLAY} else name

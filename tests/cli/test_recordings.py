@@ -119,6 +119,13 @@ def test_damaged_shard_is_named_and_the_others_are_imported(tmp_path: Path, home
     assert "RL Unplugged" in stdout_of("data show rlb-pong-rlu")
 
 
+@pytest.mark.parametrize("name", ["play", "_play.gz"])
+def test_import_of_a_shard_called_as_recorded_play_resumes(name: str, tmp_path: Path) -> None:
+    command = ["data", "import", "rlu", str(shard(tmp_path / name, episode(1, 3))), "--name", "rlb-pong-rlu"]
+    assert f"{name}: 3 transitions" in stderr_of(command, 0)
+    assert "done before" in stderr_of(command, 0)
+
+
 def test_invalid_imports_are_refused(tmp_path: Path) -> None:
     for command, reason in (
         (["rlu", "x"], "what the set is called: --name rlb-"),
