@@ -92,8 +92,8 @@ class Array:
         self.dtype: np.dtype[np.generic] = np.dtype(dtype)
         if not path.is_file():
             raise RefusedFile(f"{path}: missing; download it again")
-        self.file = files.enter_context(gzip.open(path, "rb"))  # noqa: SIM115 - entered here
         try:
+            self.file = files.enter_context(gzip.open(path, "rb"))  # noqa: SIM115 - entered here
             shape, fortran, file_dtype = _header(self.file)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             raise self._damage(str(error)) from None

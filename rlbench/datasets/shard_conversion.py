@@ -88,15 +88,16 @@ def convert_shards(
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(f"{missing[0]}: no such file; check the path")
-    sources = [
-        Source(path, _source(path), "".join(map(_trailer, columns(path) if columns else [path]))) for path in files
-    ]
-    if len({source.name for source in sources}) != len(files):
+    if len({_source(path) for path in files}) != len(files):
         raise UsageError(f"{folder.name}: two files have the same name; import them into two sets")
     with recording_writer.locked_folder(folder):
         metadata, remaining = _metadata(folder, origin, task), []
-        for source in sources:
-            path, record = source.path, _record(folder, source.name)
+        for path in files:
+            source = _examine(path, columns(path) if columns else [path])
+            if isinstance(source, Conversion):
+                yield source
+                continue
+            record = _record(folder, source.name)
             if record is None or not _is_complete(folder, record):
                 remaining.append(source)
             elif record.size == path.stat().st_size and record.trailers in {None, source.trailers}:
@@ -216,6 +217,18 @@ def _is_complete(folder: Path, record: Done) -> bool:
         segments = record.segments.items()
         return all(recording_format.read_segment(folder / name).sha256 == digest for name, digest in segments)
     return False
+
+
+def _examine(path: Path, columns: Sequence[Path]) -> Source | Conversion:
+    """The source of a shard with these files, or the refusal of one that cannot be read."""
+    try:
+        return Source(path, _source(path), "".join(map(_trailer, columns)))
+    except RefusedFile as error:
+        return Conversion(path, {}, str(error))
+    except OSError as error:
+        return Conversion(
+            path, {}, f"{error.filename or path}: cannot be read ({error.strerror}); check its permissions"
+        )
 
 
 def _trailer(path: Path) -> str:

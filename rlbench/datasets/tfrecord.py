@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from rlbench import disk
 from rlbench.datasets.crc32c import masked_crc
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile
 
 Example: TypeAlias = dict[str, list[bytes] | list[float] | list[int]]
 
@@ -45,8 +45,7 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield every record of a gzipped shard with its offset in the decompressed data.
 
     Raises:
-        UsageError: the file is missing, or may not be read.
-        RefusedFile: it is truncated, no gzip, or a checksum is wrong; the message names the offset.
+        RefusedFile: it cannot be read, is truncated, no gzip, or has a wrong checksum; the message names the offset.
     """
     at = 0
     try:
@@ -65,7 +64,7 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _damage(path, at, str(error)) from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        raise RefusedFile(f"{path}: cannot be read ({error.strerror}); check it and its permissions") from None
 
 
 def example(raw: bytes) -> Example:

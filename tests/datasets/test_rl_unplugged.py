@@ -6,6 +6,8 @@ import signal
 import struct
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from errno import EACCES, EIO
+from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
@@ -19,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as other_crc32c
 
+from rlbench import disk
 from rlbench.datasets import recording_reader, recording_writer, rl_unplugged, shard_conversion
 from rlbench.datasets.crc32c import crc32c
 from rlbench.datasets.episodes import Dataset
@@ -192,7 +195,7 @@ def test_a_wrong_checksum_a_cut_gzip_and_no_gzip_are_refused_by_byte(tmp_path: P
         path.write_bytes(content)
         with pytest.raises(RefusedFile, match=f"s: record at {reason}"):
             list(records(path))
-    with pytest.raises(UsageError, match="away: cannot be read"):
+    with pytest.raises(RefusedFile, match="away: cannot be read"):
         list(records(tmp_path / "away"))
 
 
@@ -245,6 +248,26 @@ def test_damaged_shards_are_named_and_the_others_kept(tmp_path: Path, folder: Pa
     (folder / f"{late.name}.done.json").write_bytes(recording_writer.seal_set(forged))
     with pytest.raises(RefusedFile, match=r"done\.json: has no record of its shard; delete it"):
         brought(folder, late)
+
+
+@pytest.mark.parametrize(("opens", "error"), [(0, PermissionError(EACCES, "denied")), (1, OSError(EIO, "broken"))])
+def test_a_shard_that_cannot_be_read_is_named_and_the_others_kept(
+    opens: int, error: OSError, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = (shard(tmp_path / name, episode(number, 4)) for number, name in enumerate(("a", "b"), 1))
+    open_regular, rest = disk.open_regular, [opens]
+
+    def open_or_fail(path: Path, *, max_bytes: int | None = None, links: bool = False) -> BufferedReader:
+        if path == bad and not rest[0]:
+            raise error
+        rest[0] -= path == bad
+        return open_regular(path, max_bytes=max_bytes, links=links)
+
+    monkeypatch.setattr(disk, "open_regular", open_or_fail)
+    refused, converted = bring(folder, bad, good)
+    assert f"{bad}: cannot be read ({error.strerror})" in str(refused.refusal)
+    assert (converted.path, converted.refusal) == (good, None)
+    assert len(recording_reader.read_recording(folder).obs) == 5
 
 
 def shards(folder: Path, count: int) -> list[Path]:
