@@ -28,22 +28,20 @@ def download_dataset(name: str, *, patience: float = download.PATIENCE) -> Itera
     """
     location = catalogue.locate(name)
     if location.kind == "own":
-        if catalogue.is_present(location):
-            return
-        raise UsageError(f"{name}: own data sets are made, not downloaded; {catalogue.remedy(location)}")
-    if catalogue.is_present(location):
+        if not catalogue.is_present(location):
+            raise UsageError(f"{name}: own data sets are made, not downloaded; {catalogue.remedy(location)}")
+    elif catalogue.is_present(location):
         with suppress(OSError):
             download.discard(location.path)  # of a process that was killed after the last byte
-        return
-    if location.kind == "d4rl":
+    elif location.kind == "d4rl":
         with download.locked_download(location.path):
             if not location.path.is_file():  # the process that held the lock may have completed it
                 yield from _fetch(name, location.path, patience)
-        return
-    minari.download(name)
-    if not catalogue.is_present(location):
-        raise RefusedFile(f"{location.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
-    checksums.seal_of(data_file(location.path))
+    else:
+        minari.download(name)
+        if not catalogue.is_present(location):
+            raise RefusedFile(f"{location.path}: has no {MINARI_DATA}; only the storage format hdf5 is read")
+        checksums.seal_of(data_file(location.path))
 
 
 def import_dataset(path: Path, name: str, *, max_bytes: int | None = None) -> Location:

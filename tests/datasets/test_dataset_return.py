@@ -63,8 +63,8 @@ def test_recorded_play_has_its_return_and_its_experts(
 def test_games_that_a_time_limit_ends_count_in_the_return_of_recorded_play(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "rlb-x.frames", {"return_mean": 17.25})  # of 3, −1 and 50: no mark tells a limit
     assert dataset_return(folder) == DatasetReturn(17.25, None)
-    shown = stdout_of(f"data show {folder}")
-    assert " mean 17.2 of whole episodes; of terminated ones 1.0 ± 2.0, from -1.0 to 3.0, " in shown
+    text = stdout_of(f"data show {folder}")
+    assert " mean 17.2 of whole episodes; of terminated ones 1.0 ± 2.0, from -1.0 to 3.0, " in text
 
 
 def test_an_own_set_names_its_expert(tmp_path: Path) -> None:

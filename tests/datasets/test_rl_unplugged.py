@@ -264,9 +264,9 @@ def test_a_shard_that_cannot_be_read_is_named_and_the_others_kept(
         return open_regular(path, max_bytes=max_bytes, links=links)
 
     monkeypatch.setattr(disk, "open_regular", open_or_fail)
-    refused, converted = bring(folder, bad, good)
-    assert f"{bad}: cannot be read ({error.strerror})" in str(refused.refusal)
-    assert (converted.path, converted.refusal) == (good, None)
+    refusal, conversion = bring(folder, bad, good)
+    assert f"{bad}: cannot be read ({error.strerror})" in str(refusal.refusal)
+    assert (conversion.path, conversion.refusal) == (good, None)
     assert len(recording_reader.read_recording(folder).obs) == 5
 
 
