@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
@@ -39,7 +39,8 @@ def refusal_of(path: Path) -> str | None:
     if program := shutil.which("ffmpeg"):
         return program
     if find_spec("imageio_ffmpeg") is not None:
-        return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
+        with suppress(RuntimeError):  # conda and source distributions lack the program
+            return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
     raise UsageError(f"--video {path}: nothing here writes MP4; install ffmpeg, or name it .gif")
 
 

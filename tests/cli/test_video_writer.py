@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 from time import sleep
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -170,8 +171,12 @@ def test_frames_of_another_size_end_ffmpeg_and_leave_no_file(tmp_path: Path, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "pid"]
 
 
-def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: Patch) -> None:
+WITHOUT_PROGRAM = SimpleNamespace(__spec__=object(), get_ffmpeg_exe=Mock(side_effect=RuntimeError("No ffmpeg exe")))
+
+
+@pytest.mark.parametrize("package", [None, WITHOUT_PROGRAM], ids=["no package", "no program in it"])
+def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(package: object, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", package)
     with pytest.raises(UsageError, match=r"nothing here writes MP4; install ffmpeg, or name it \.gif"):
         refusal_of(tmp_path / "a.mp4")
