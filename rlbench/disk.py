@@ -198,8 +198,8 @@ def locked(folder: Path, *, patience: float, required: bool = True) -> Iterator[
                 sleep(POLL)
         except OSError as error:
             if required:
-                why = f"cannot be locked ({error.strerror})"
-                raise UsageError(f"{folder}: {why}; choose a folder on another disk") from None
+                why = f"cannot be locked ({error.strerror}); choose a folder on a local disk"
+                raise UsageError(f"{folder}: {why}, for own data sets with RLBENCH_DATASETS") from None
         yield
     finally:
         os.close(handle)
