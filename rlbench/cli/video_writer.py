@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -38,9 +37,8 @@ def refusal_of(path: Path) -> str | None:
         return None
     if program := shutil.which("ffmpeg"):
         return program
-    if find_spec("imageio_ffmpeg") is not None:
-        with suppress(RuntimeError):  # conda and source distributions lack the program
-            return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
+    with suppress(ImportError, RuntimeError):  # the package may be there without its program, as conda installs it
+        return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
     raise UsageError(f"--video {path}: nothing here writes MP4; install ffmpeg, or name it .gif")
 
 

@@ -171,7 +171,7 @@ def test_frames_of_another_size_end_ffmpeg_and_leave_no_file(tmp_path: Path, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "pid"]
 
 
-WITHOUT_PROGRAM = SimpleNamespace(__spec__=object(), get_ffmpeg_exe=Mock(side_effect=RuntimeError("No ffmpeg exe")))
+WITHOUT_PROGRAM = SimpleNamespace(get_ffmpeg_exe=Mock(side_effect=RuntimeError("No ffmpeg exe")))
 
 
 @pytest.mark.parametrize("package", [None, WITHOUT_PROGRAM], ids=["no package", "no program in it"])
