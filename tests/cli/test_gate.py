@@ -146,7 +146,7 @@ def test_a_cell_without_documented_settings_is_compared_by_those_of_the_baseline
     shutil.copytree("before", "results")
     for sets in ("budget.steps=10", "budget.steps=20", "budget.steps=70", "algo.lr=0.5"):
         record_run([-0.6] * 3, suite="toy", task="Catch", sets=[sets])
-    monkeypatch.setattr("rlbench.report.run_index.documented_spec_of", lambda run: None)
+    monkeypatch.setattr("rlbench.report.run_index.documented_spec_of_run", lambda run: None)
     findings = json_of(["check", "toy", "--baseline", str(saved), "--json"])["findings"]
     assert [finding["word"] for finding in findings if finding["aspect"] == "score"] == ["PASSED"]
 
@@ -190,7 +190,7 @@ def test_a_failed_run_of_a_missing_plug_in_is_named_and_counted(
 ) -> None:
     for seed in range(3):
         record_run([1.0] * 13, suite="toy", task="Catch", seed=seed, status="done" if seed else "failed")
-    monkeypatch.setattr(run_index, "documented_spec_of", lambda run: None)
+    monkeypatch.setattr(run_index, "documented_spec_of_run", lambda run: None)
     monkeypatch.setattr(run_index, "_package", lambda run: Package("corridor", "1"))
     (row,) = (row for row in json_of("table toy --results results --json")["cells"] if row["measured"])
     assert (row["measured"]["n"], row["measured"]["seeds"], row["measured"]["score"] < 0.5) == (3, [0, 1, 2], True)
