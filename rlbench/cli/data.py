@@ -220,7 +220,7 @@ def import_data(
     elif not path.exists():
         raise UsageError(f"{path}: no such file{suggest_path(path)}; check the path")
     elif path.suffix == ".zip":
-        ways = (f"rlbench {verb} --policy {quote(str(path))}" for verb in ("data generate …", "eval"))
+        ways = (f"rlbench {verb} --policy {quote(str(path))}" for verb in ("data generate …", "eval SUITE TASK"))
         raise UsageError(f"{path}: is a policy, no data set; type: {' or '.join(ways)}")
     elif task is not None or workers is not None:
         raise UsageError(f"{path}: is no shard; leave --task and --workers out")

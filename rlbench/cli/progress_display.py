@@ -78,7 +78,8 @@ class Lines:
         """Write the ending and, of several runs, the remaining time."""
         self.ended, name = self.ended + 1, ending.job.name
         if ending.status != "interrupted" or ending.is_paused:
-            self.skipped_steps += 0 if ending.started else self.targets[name] - self.done.get(name, 0)
+            is_trained = ending.started and (ending.status == "done" or ending.is_paused)
+            self.skipped_steps += 0 if is_trained else self.targets[name] - self.done.get(name, 0)
             self.done[name] = self.targets[name]
         if ending.status != "refused" or len(self.targets) > 1:  # of one run the command's last line says it
             self.say(_ending_line(ending) + self._progress_text())

@@ -47,13 +47,17 @@ def exit_code(endings: Sequence[Ending], stopped_by: int | None) -> int:
     return max(codes, default=0) if stopped_by is None else 128 + stopped_by
 
 
-def announce(jobs: Sequence[Job], results: Path, *, quiet: bool) -> None:
-    """Announce the runs to train; print nothing if all have ended or paused, or for smoke runs."""
+def announce(jobs: Sequence[Job], results: Path, *, quiet: bool, force: bool) -> None:
+    """Announce the runs to train; print nothing if all have ended or paused, or for smoke runs.
+
+    With ``force`` every run starts over.
+    """
     if quiet:
         return
     with suppress(RefusedFile, UsageError):  # the run itself names the file
-        due = [job for job in jobs if not job.spec.smoke and is_due(job.spec, results)]
-        missing = [(job.spec, steps) for job in due if (steps := job.steps - _trained_steps(job.folder)) > 0]
+        due = [job for job in jobs if not job.spec.smoke and (force or is_due(job.spec, results))]
+        lacks = [(job.spec, job.steps - (0 if force else _trained_steps(job.folder))) for job in due]
+        missing = [(spec, steps) for spec, steps in lacks if steps > 0]
         if missing:
             print_note(announcement(missing, results))
 
@@ -278,7 +282,7 @@ def _plan_lines(
     missing = [(spec, steps) for spec, steps, status in lacks if status in {"new", "interrupted"} and steps]
     if len(specs) > 1 and missing:
         ended = len(specs) - len(missing)
-        lines.append(f"{ended} of {len(specs)} runs have ended; {announcement(missing, results)}")
+        lines.append(f"{ended} of {len(specs)} runs have ended or paused; {announcement(missing, results)}")
     return lines
 
 

@@ -111,7 +111,7 @@ def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], i
 def _display(jobs: Sequence[Job], options: SweepOptions) -> AbstractContextManager[Lines]:
     if options.pipe is not None:
         return nullcontext(PipeDisplay(options.pipe, jobs))
-    announce(jobs, options.results, quiet=options.quiet)  # only after every check has passed
+    announce(jobs, options.results, quiet=options.quiet, force=options.force)  # only after every check has passed
     return display(jobs, quiet=options.quiet)
 
 

@@ -74,7 +74,9 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         format_, points = _read(raw, path, options)
         if len(points) == 1 and points[0].label.seed is None:
             is_seed = several_numbers or folders[path.parent] == 1
-            points = [replace(points[0], label=_with_names(points[0].label, path, source, numbers=is_seed))]
+            points = [
+                replace(points[0], label=_with_names(points[0].label, path, source, options.suite, numbers=is_seed))
+            ]
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
         curve_paths += [path] * len(points)
@@ -86,7 +88,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
 
 
-def _with_names(label: Label, path: Path, source: Path, *, numbers: bool) -> Label:
+def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: bool) -> Label:
     """The label with seed and task in the file's name, or in those of its folders up to ``source``.
 
     With ``numbers`` the name of the file's folder may be a number alone, else that is a year or a user's number.
@@ -95,7 +97,11 @@ def _with_names(label: Label, path: Path, source: Path, *, numbers: bool) -> Lab
     top_name = top.name if top.name not in {"", ".."} else top.resolve().name
     folders = PurePath(top_name) / path.parent.relative_to(top)
     seed = label_of(folders if numbers else folders / path.name).seed if own.seed is None else own.seed
-    return label._replace(seed=seed, task=label.task or own.task or label_of(folders).task)
+    folder_task = label_of(folders).task
+    with suppress(UnknownName):  # the name of an experiment, as sac-v2
+        resolved_task(suite, folder_task)
+        return label._replace(seed=seed, task=label.task or own.task or folder_task)
+    return label._replace(seed=seed, task=label.task or own.task)
 
 
 def files_left_out(path: Path, format_: Format | None) -> list[Path]:

@@ -67,8 +67,9 @@ class Ending:
     @property
     def is_paused(self) -> bool:
         """True if the run has reached the step of ``--until``."""
-        until, outcome = self.job.until, self.outcome
-        return self.status == "interrupted" and until is not None and outcome is not None and outcome.steps >= until
+        if self.status != "interrupted" or self.job.until is None or self.outcome is None:
+            return False
+        return self.outcome.steps >= self.job.steps
 
 
 def epoch_end(epoch: Epoch) -> EpochEnd:

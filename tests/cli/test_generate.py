@@ -121,7 +121,7 @@ def test_sb3_zip_is_accepted_as_a_policy(folder: Path) -> None:
 
 def test_sb3_zip_is_no_data_set_to_import(folder: Path) -> None:
     error = line_of_refusal(["data", "import", str(REAL)])
-    commands = f"type: rlbench data generate … --policy {REAL} or rlbench eval --policy {REAL}"
+    commands = f"type: rlbench data generate … --policy {REAL} or rlbench eval SUITE TASK --policy {REAL}"
     assert error == f"rlbench: {REAL}: is a policy, no data set; {commands}\n"
     assert not folder.exists()
 

@@ -77,7 +77,7 @@ def test_dry_run_prints_one_line_per_cell_and_a_total(record_seeds: RecordSeeds)
     done, new, memory, total = stdout_of(words).splitlines()
     assert done.startswith("toy/dqn/Catch seeds 0-1: done, ")
     assert (new, memory) == ("toy/dqn/Catch seeds 2-4: new, 24,000 steps", "memory of a run: at most 0.61 GB")
-    assert total.startswith("2 of 5 runs have ended; training dqn on Catch, 3 runs: 72,000 steps")
+    assert total.startswith("2 of 5 runs have ended or paused; training dqn on Catch, 3 runs: 72,000 steps")
     assert stdout_of([*words, "--shard", "6/6"]) == "no run in this shard\n"
     assert stdout_of([*words, "--force"]).startswith("toy/dqn/Catch seeds 0-4: new, 24,000 steps\n")
     assert "Catch seeds 2-4: new, 8,000 steps" in stdout_of([*words, "--until", "25%"])
@@ -92,10 +92,10 @@ def test_dry_run_counts_what_is_left_to_train(record_run: RecordRun) -> None:
     assert failed.startswith("toy/dqn/Catch seed 0: failed")
     assert begun.startswith("toy/dqn/Catch seed 1: interrupted, 8,000 of 12,000 steps")
     assert new.startswith("toy/dqn/Catch seed 2: new, 12,000 steps")
-    assert total.startswith("1 of 3 runs have ended; training dqn on Catch, 2 runs: 16,000 steps")
+    assert total.startswith("1 of 3 runs have ended or paused; training dqn on Catch, 2 runs: 16,000 steps")
     _, paused, *_, total = stdout_of([*words, "--until", "4000"]).splitlines()
     assert paused.startswith("toy/dqn/Catch seed 1: interrupted, 8,000 of 8,000 steps")
-    assert total.startswith("2 of 3 runs have ended; training dqn on Catch, seed 2: 4,000 steps")
+    assert total.startswith("2 of 3 runs have ended or paused; training dqn on Catch, seed 2: 4,000 steps")
 
 
 def test_the_announced_time_reads_the_records_of_each_algorithm(record_run: RecordRun, monkeypatch: Patch) -> None:
@@ -124,7 +124,7 @@ def test_summary_after_a_signal_names_the_trained_runs() -> None:
         for job, (status, started) in zip(jobs, states, strict=True)
     ]
     paused = replace(jobs[4], spec=specs[4].model_copy(update={"seed": 5}), until=2_000)
-    rest["outcome"] = interrupted_at(2_000)
+    rest["outcome"] = interrupted_at(4_000)
     endings.append(Ending(job=paused, status="interrupted", started=False, **rest))
     lines = summary(endings, [ending_row(ending) for ending in endings])
     assert [line.partition(" at ")[0] for line in lines] == [
