@@ -59,7 +59,7 @@ def verify(
             raise typer.Exit(BelowReference.exit_code)
         return
     if of_replay := typed_options(context, "epochs", "dataset", "package", "env_timeout"):
-        raise UsageError(f"{' and '.join(of_replay)}: only with --replay; leave out, or give both")
+        raise UsageError(f"{' and '.join(of_replay)}: belongs to --replay; give both")
     from rlbench.report.integrity import verify_records
 
     findings = verify_records(folder)

@@ -257,7 +257,7 @@ def test_replay_of_no_run_or_too_many_epochs_is_a_usage_error(folder: Path) -> N
     for words, message in (
         (["--replay", str(folder.parent)], "no run's folder"),
         (["--replay", str(folder), "--epochs", "999"], "give --epochs "),
-        ([str(folder), "--epochs", "1"], "--epochs: only with --replay; leave out, or give both"),
-        ([str(folder), "--env-timeout", "5"], "--env-timeout: only with --replay; leave out, or give both"),
+        ([str(folder), "--epochs", "1"], "--epochs: belongs to --replay; give both"),
+        ([str(folder), "--env-timeout", "5"], "--env-timeout: belongs to --replay; give both"),
     ):
         assert message in stderr_of(["verify", *words])
