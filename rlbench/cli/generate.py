@@ -133,7 +133,7 @@ def _games(
     steps: int,
     epsilon: float,
     seed: int,
-    lanes: int,
+    num_envs: int,
     package: str | None,
 ) -> tuple[RecordingRecipe, Path]:
     """Recipe of the recorded games of a finished run, and its folder."""
@@ -153,7 +153,7 @@ def _games(
     player, sha256 = f"{spec.name} {spec.id} seed={spec.seed} {checkpoint}", fingerprint(state)
     with user_recipe(name):
         games = RecordingRecipe(
-            name=name, task=task, policy=player, sha256=sha256, steps=steps, epsilon=epsilon, seed=seed, lanes=lanes
+            name=name, task=task, policy=player, sha256=sha256, steps=steps, epsilon=epsilon, seed=seed, lanes=num_envs
         )
     return games, run
 
@@ -165,7 +165,7 @@ def _recipe(
     name: str,
     steps: int,
     seed: int,
-    lanes: int,
+    num_envs: int,
     noise: float,
     *,
     sampled: bool,
@@ -187,7 +187,7 @@ def _recipe(
             Part(policy=p.metadata.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
             for p, share in zip(policies, shares, strict=True)
         )
-        return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=lanes)
+        return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=num_envs)
 
 
 def _load_policy(text: str, task: str, checkpoint: Checkpoint) -> Policy:
