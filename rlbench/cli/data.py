@@ -166,8 +166,8 @@ def download(
 def subset(
     source: Annotated[str, argument("NAME|PATH", "Recorded games, finished or broken off.", completion.datasets)],
     *,
-    steps: Annotated[str, option("--steps N", "How many transitions to take, as 100000 or 1e5.")],
-    name: Annotated[str, option("--name rlb-NAME", "What the new data set is called.")],
+    steps: Annotated[str, option("--steps N", "Number of transitions, as 100000 or 1e5.")],
+    name: Annotated[str, option("--name rlb-NAME", "Name of the new data set.")],
     force: Annotated[bool, option("--force", "Make it again in place of one of that name.")] = False,
 ) -> None:
     """Make a data set of the first transitions of another.
@@ -190,7 +190,7 @@ def import_data(
         ),
     ],
     *,
-    name: Annotated[str | None, option("--name NAME", "What the data set is called; default: as its file.")] = None,
+    name: Annotated[str | None, option("--name NAME", "Name of the data set; default: as its file.")] = None,
     task: Annotated[str | None, option("--task ID", "Task of shards; default: none.")] = None,
     workers: Annotated[
         int | None,

@@ -28,17 +28,15 @@ def generate(
         list[str] | None,
         option(
             "--policy RUN|FILE",
-            "Who plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; may "
-            "be repeated.",
+            "Policy that plays: a finished run as eval names it, a .safetensors file or a .zip of Stable-Baselines3; "
+            "may be repeated.",
             completion.policies,
         ),
     ] = None,
     steps: Annotated[
         int | None, option("--steps N|1e5|1M", "Agent steps in all; default: the recipe's own.", parser=parse_count)
     ] = None,
-    name: Annotated[
-        str | None, option("--name rlb-NAME", "What the data set is called; default: the recipe's own.")
-    ] = None,
+    name: Annotated[str | None, option("--name rlb-NAME", "Name of the data set; default: the recipe's own.")] = None,
     mixture: Annotated[
         str | None, option("--mixture 0.7,0.3", "The share of each --policy in the steps; default: equal shares.")
     ] = None,

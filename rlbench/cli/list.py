@@ -10,7 +10,7 @@ from rlbench.cli.output import one_line, print_note, print_result
 
 
 def listing(
-    kind: Annotated[Literal["suites", "algos", "tasks", "runs"], argument("suites|algos|tasks|runs", "What to list.")],
+    kind: Annotated[Literal["suites", "algos", "tasks", "runs"], argument("suites|algos|tasks|runs", "Kind of names.")],
     *,
     suite: RecordedSuite = None,
     results: Records = None,

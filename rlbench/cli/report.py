@@ -50,7 +50,7 @@ def plot(
         Literal["curves", "walltime", "profile", "interval", "improvement", "forest"],
         option(
             "--kind",
-            "What it shows: curves over steps, curves over wall-clock time, performance profiles, intervals of "
+            "Kind of plot: curves over steps, curves over wall-clock time, performance profiles, intervals of "
             "interquartile means, the probability that a run beats its published score, or every shortfall.",
         ),
     ] = "curves",

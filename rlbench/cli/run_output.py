@@ -54,18 +54,19 @@ def announce(jobs: Sequence[Job], results: Path, *, quiet: bool, force: bool) ->
     """
     if quiet:
         return
-    with suppress(RefusedFile, UsageError):  # the run itself names the file
-        due = [job for job in jobs if not job.spec.smoke and (force or is_due(job.spec, results))]
-        lacks = [(job.spec, job.steps - (0 if force else _trained_steps(job.folder))) for job in due]
-        missing = [(spec, steps) for spec, steps in lacks if steps > 0]
-        if missing:
+    due = [job for job in jobs if not job.spec.smoke and (force or is_due(job.spec, results))]
+    lacks = [(job.spec, job.steps - (0 if force else _trained_steps(job.folder))) for job in due]
+    if missing := [(spec, steps) for spec, steps in lacks if steps > 0]:
+        with suppress(RefusedFile, UsageError):  # of a damaged record in results/
             print_note(announcement(missing, results))
 
 
 def _trained_steps(folder: Path) -> int:
     """The steps of the last epoch of a run's record; 0 where it has none."""
-    epochs = read_record(folder).epochs if (folder / "spec.json").exists() else ()
-    return epochs[-1].steps if epochs else 0
+    with suppress(RefusedFile, UsageError):  # the run itself names the file
+        epochs = read_record(folder).epochs if (folder / "spec.json").exists() else ()
+        return epochs[-1].steps if epochs else 0
+    return 0
 
 
 def announcement(missing: Sequence[tuple[Spec, int]], results: Path) -> str:
@@ -91,7 +92,10 @@ def _time(missing: Sequence[tuple[Spec, int]], results: Path) -> str:
 
     places = dict.fromkeys(place for place in (results, checkout_records()) if place)
     parts = dict.fromkeys(place / spec.suite / spec.algorithm for place in places for spec, _ in missing)
-    near = group_runs([read_run(folder) for part in parts for folder in folders(part)])
+    try:
+        near = group_runs([read_run(folder) for part in parts for folder in folders(part)])
+    except (RefusedFile, UsageError):  # a damaged record, which `rlbench table` names
+        return ""
     cpu, gpu, seconds, here = processor(), has_gpu(), 0.0, True
     for spec, steps in missing:
         expected = throughput(cell_of(spec), near, cpu, gpu=gpu)

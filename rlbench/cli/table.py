@@ -36,7 +36,7 @@ def table(
     task: Tasks = None,
     style: Annotated[
         Literal["rich", "md", "csv", "json", "html", "latex"] | None,
-        option("--format", "How the table is written; default: what FILE ends in, else rich."),
+        option("--format", "Format of the table; default: that of FILE's suffix, else rich."),
     ] = None,
     output: Annotated[Path | None, option("--output FILE", "Write to this file; default: stdout.")] = None,
     results: Records = None,

@@ -98,10 +98,11 @@ def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: 
     folders = PurePath(top_name) / path.parent.relative_to(top)
     seed = label_of(folders if numbers else folders / path.name).seed if own.seed is None else own.seed
     folder_task = label_of(folders).task
-    with suppress(UnknownName):  # the name of an experiment, as sac-v2
+    try:
         resolved_task(suite, folder_task)
-        return label._replace(seed=seed, task=label.task or own.task or folder_task)
-    return label._replace(seed=seed, task=label.task or own.task)
+    except UnknownName:  # the name of an experiment, as sac-v2
+        folder_task = ""
+    return label._replace(seed=seed, task=label.task or own.task or folder_task)
 
 
 def files_left_out(path: Path, format_: Format | None) -> list[Path]:

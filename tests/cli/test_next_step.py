@@ -112,6 +112,18 @@ def test_the_announced_time_reads_the_records_of_each_algorithm(record_run: Reco
     )
 
 
+def test_a_damaged_record_leaves_the_announcement_of_the_other_runs(
+    record_run: RecordRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = record_run([0.0, 0.5], **CATCH, seed=0, status="interrupted")
+    (folder / "epochs.jsonl").write_text("{}\n{}\n")
+    specs = [suites.spec("toy", "dqn", "Catch", seed=seed) for seed in (0, 1)]
+    jobs = [Job(spec=spec, folder=folder.with_name(f"seed={spec.seed}"), threads=1, memory=1) for spec in specs]
+    run_output.announce(jobs, Path("results"), quiet=False, force=False)
+    budget = specs[0].budget.steps
+    assert f"training dqn on Catch, 2 runs: {2 * budget:,} steps" in capsys.readouterr().err
+
+
 def test_summary_after_a_signal_names_the_trained_runs() -> None:
     specs = [suites.spec("toy", "dqn", "Catch", seed=seed) for seed in range(5)]
     states: list[tuple[Status, bool]] = [
