@@ -97,12 +97,16 @@ def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: 
     top_name = top.name if top.name not in {"", ".."} else top.resolve().name
     folders = PurePath(top_name) / path.parent.relative_to(top)
     seed = label_of(folders if numbers else folders / path.name).seed if own.seed is None else own.seed
-    folder_task = label_of(folders).task
+    names = [own.task, *(label_of(name).task for name in reversed(folders.parts))]
+    task = next((name for name in names if _is_task(suite, name)), own.task)  # an experiment's name, as sac-v2, is none
+    return label._replace(seed=seed, task=label.task or task)
+
+
+def _is_task(suite: str, name: str) -> bool:
     try:
-        resolved_task(suite, folder_task)
-    except UnknownName:  # the name of an experiment, as sac-v2
-        folder_task = ""
-    return label._replace(seed=seed, task=label.task or own.task or folder_task)
+        return bool(resolved_task(suite, name))
+    except UnknownName:
+        return False
 
 
 def files_left_out(path: Path, format_: Format | None) -> list[Path]:

@@ -31,6 +31,7 @@ Statistic: TypeAlias = Callable[[Sequence[Array]], Array]  # maps scores to one 
 CONFIDENCE = 0.95  # of intervals
 Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 RESAMPLES = 2_000
+INTERVAL_SEEDS = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
 SEED = 20210831  # seed of the bootstrap's generator: equal scores give equal intervals
 
 

@@ -14,6 +14,7 @@ from rlbench.records.looks import Looks, read_looks
 from rlbench.records.types import Estimator
 from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, end_of, shortfall_percent
 from rlbench.report.estimate import (
+    centred,
     correct_optimism,
     curves_within,
     final,
@@ -188,7 +189,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
-    test_scores = _test_scores(scored_runs, scores, reference)
+    test_scores = centred(_test_scores(scored_runs, scores, reference), estimator)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
     too_long = reference is not None and not runs.of_imported and is_longer(reference, runs.budget)
@@ -280,7 +281,7 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
 def _measure(runs: Runs, scores: Sequence[float], estimator: Estimator, limit: int | None) -> Measured | None:
     if not scores:
         return None
-    low, high = interval(scores) if len(scores) > 1 else (None, None)
+    low, high = interval(centred(scores, estimator)) if len(scores) > 1 else (None, None)
     scored_runs, failed = runs.score_runs
     evaluated = [run for run in scored_runs if run.evaluations] or failed
     seeds = [run.seed for run in (*(r for r in scored_runs if within(r.evaluations, limit)), *failed)]

@@ -17,6 +17,7 @@ from rlbench.report.columns import aligned, sentences
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.estimate import is_whole, mean, within
 from rlbench.report.pooled import Kind, pooled_rows
+from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import CellKey, scale_of, task_name
 from rlbench.report.remarks import conflicting_remark, remarks
 from rlbench.report.run_index import LATE, Runs, differences, gather
@@ -71,7 +72,8 @@ def against_references(
     kind: Kind = "at" if at else "full"
     runs_by_cell = evidence.with_imported() if of_imported else evidence.runs()
     by_look = {key: select_last_look(runs) for key, runs in runs_by_cell.items()}
-    rows = [row for row in pooled_rows(cells) if pool and row.kind == kind]
+    share = SHARE if margin is None else margin
+    rows = [row for row in pooled_rows(cells, margin=share, alpha=alpha) if pool and row.kind == kind]
     findings = []
     for row in rows:
         notes = [f"{task_name(key)}: {note}" for key in row.keys for note in remarks(by_look.get(key, Runs()))]

@@ -254,7 +254,7 @@ def compare(first: str, second: str, evidence: Evidence, suite: str | None, *, a
         steps = " at equal steps" if at else ""
         why = f": {'; '.join(left_out)}" if left_out else f"{steps}; see: rlbench list runs"
         raise UsageError(f"{first} and {second} have no cell in common that can be compared{why}")
-    return _pool_tasks(names, tasks, tuple(left_out))
+    return _pool_tasks(names, tasks, tuple(left_out), algorithms=algorithms)
 
 
 def _folders(
@@ -321,8 +321,12 @@ def _seeds_below(step: int, task: Task, names: tuple[str, str], pair: Sequence[S
             yield f"{cell_name(task.key)}: {below} of {name} below {step:,} steps"
 
 
-def _pool_tasks(names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...]) -> Comparison:
+def _pool_tasks(
+    names: tuple[str, str], tasks: tuple[Task, ...], left_out: tuple[str, ...], *, algorithms: bool
+) -> Comparison:
     scale_text, scales = normalizer([task.key for task in tasks], [[*task.first, *task.second] for task in tasks])
+    if algorithms:
+        scale_text = scale_text.replace("reference", f"reference of {names[0].partition('@')[0]}")
     first, second = (
         [[scale.normalized(score) for score in row] for row, scale in zip(rows, scales, strict=True)]
         for rows in ([task.first for task in tasks], [task.second for task in tasks])

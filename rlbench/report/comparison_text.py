@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from rlbench.config.names import number_text, steps_text
-from rlbench.report.aggregate import Estimate
+from rlbench.report.aggregate import INTERVAL_SEEDS, Estimate
 from rlbench.report.columns import aligned, sentences
 from rlbench.report.compare import Comparison, Task, split_folder
 from rlbench.report.estimate import mean
 from rlbench.report.reference_table import cell_name, task_name
 from rlbench.report.tables import score_text
-
-INTERVAL_SEEDS: Final = 5  # seeds of a task below which a bootstrap interval of means is too narrow to be shown
 
 
 def comparison_text(comparison: Comparison, width: int | None = None) -> str:

@@ -176,7 +176,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
 
     ``share`` replaces the margin's rule, as in ``margin_of``.
     """
-    curve, scored_runs = reference_curve(key), runs.evaluated
+    curve, scored_runs = reference_curve(key), [run for run in runs.evaluated if run.has_curve]
     if curve is None or not scored_runs:
         return None
     failed = len(runs.failed)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 FULL = 0.99  # share of the budget that a complete curve reaches: the last training episode ends before it
+ROUNDING = 1e-12  # relative difference of means over equal returns in another order
 TOLERANCE = 1.005  # factor on a budget, since its last evaluation may come a vector step later
 
 
@@ -170,9 +171,17 @@ def interquartile_mean(scores: Sequence[float]) -> float:
     return mean(sorted(scores)[cut : len(scores) - cut])
 
 
+def centred(scores: Sequence[float], estimator: Estimator) -> Sequence[float]:
+    """Scores with their own spread whose mean is that of the estimator: an interquartile mean shifts them."""
+    if not scores or not estimator.endswith("iqm"):
+        return scores
+    shift = interquartile_mean(scores) - mean(scores)
+    return [score + shift for score in scores]
+
+
 def sample_std(scores: Sequence[float]) -> float:
     """The sample standard deviation; at least two scores."""
-    if len(set(scores)) == 1:  # whose mean may be rounded
+    if max(scores) - min(scores) <= ROUNDING * max(map(abs, scores)):
         return 0.0
     middle = mean(scores)
     return math.sqrt(math.fsum((score - middle) ** 2 for score in scores) / (len(scores) - 1))

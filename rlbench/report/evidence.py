@@ -22,10 +22,10 @@ from rlbench.records.files import folders
 from rlbench.report.cells import Cell, every_cell, select_last_look
 from rlbench.report.parity import Parity, parity_rows
 from rlbench.report.reference_files import read_references, selected_files
-from rlbench.report.reference_table import DATA, SUITES, CellKey, published_scores, row_of
+from rlbench.report.reference_table import DATA, SUITES, CellKey, ReferenceScore, published_scores, row_of
 from rlbench.report.run_index import Runs, gather, with_imported
 from rlbench.report.runs import Run, epoch_numbers, read_run
-from rlbench.report.verdict import ALPHA
+from rlbench.report.verdict import ALPHA, Verdict
 
 RUNS: Final = Path("runs")  # the folder of own runs, below the current one
 SCORES: Final = DATA / "measured.json"
@@ -98,6 +98,15 @@ class Evidence(NamedTuple):
         rlbench_cells = {cell.key: cell for cell in self.rlbench_cells(suites, alpha=alpha, share=share)}
         matches = self._matches()
         ours = {cell.key: cell for cell in own}
+        if self.rlbench is None:
+            is_default = alpha == ALPHA and share is None
+            references = {key: cell.documented for key, cell in ours.items()}
+            rlbench_cells = {
+                key: cell
+                if is_default and cell.documented == references.get(key)
+                else _not_comparable(cell, references.get(key))
+                for key, cell in rlbench_cells.items()
+            }
         keys = sorted(dict.fromkeys((*ours, *rlbench_cells)), key=lambda key: list(suites).index(key.suite))
         return tuple(_merge(ours.get(key), rlbench_cells.get(key), matches.get(key, "")) for key in keys)
 
@@ -211,6 +220,21 @@ def package(results: Path) -> bytes:
 @cache
 def _adapter() -> TypeAdapter[tuple[Cell, ...]]:
     return TypeAdapter(tuple[Cell, ...], config=ConfigDict(allow_inf_nan=False))
+
+
+def _not_comparable(cell: Cell, reference: ReferenceScore | None) -> Cell:
+    """A packaged cell without its verdict, which is by another reference or another option."""
+    return replace(
+        cell,
+        documented=reference,
+        verdict=Verdict("NOT COMPARABLE"),
+        note="only a checkout of rlbench has the curves that this reference or option needs",
+        margin=None,
+        test=None,
+        scores=(),
+        shortfall_percent=None,
+        at=None,
+    )
 
 
 def _merge(own: Cell | None, rlbench_cell: Cell | None, comparison: str) -> Cell:

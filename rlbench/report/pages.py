@@ -49,7 +49,7 @@ LARGE: Final[tuple[tuple[Kind, str], ...]] = (
     ("walltime", "The same against wall clock."),
 )
 SMALL: Final[tuple[tuple[Kind, str], ...]] = (
-    ("interval", "The tasks that all algorithms have, with 95 % bootstrap intervals over seeds."),
+    ("interval", "The tasks that all algorithms have, with 95 % bootstrap intervals where each has five seeds."),
     ("improvement", "The probability that a run beats its published score; a half is a draw."),
     ("profile", "Share of runs above each score."),
 )

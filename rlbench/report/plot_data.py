@@ -124,7 +124,7 @@ def algorithm_scores(suite: str, cells: Mapping[CellKey, Runs]) -> tuple[str, tu
                 references=tuple(scale_by_key[key].normalized(references[key]) for key in documented),
             )
         )
-    return scale_text, tuple(algo_scores)
+    return scale_text.replace("reference", "own published score"), tuple(algo_scores)
 
 
 def _has_scores(key: CellKey, runs: Runs) -> bool:

@@ -22,6 +22,7 @@ from rlbench.config.names import count_text, printable
 from rlbench.errors import UsageError
 from rlbench.report import plot_data
 from rlbench.report.aggregate import (
+    INTERVAL_SEEDS,
     Estimate,
     band,
     bootstrap,
@@ -274,7 +275,7 @@ def _profile(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     taus = np.linspace(0, min(top, 10), 201)
     for algo in algo_scores:
         color, dashes, marker = styles[algo.algorithm]
-        if min(map(len, algo.scores)) > 1:
+        if min(map(len, algo.scores)) >= INTERVAL_SEEDS:
             low, high = band(algo.scores, taus.tolist())
             axes.fill_between(taus, low, high, color=color, alpha=0.12, linewidth=0)
         axes.plot(
@@ -298,7 +299,7 @@ def _interval(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
             axes.plot(level, index, marker="D", markersize=7, color="white", markeredgecolor="#24292f", zorder=2)
     low, high = axes.get_xlim()
     axes.set_xlim(low - max(0.0, 0.25 - (high - low)), high + max(0.0, 0.05 - (high - low) / 5))
-    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale.replace('reference', 'own published score')})")
+    axes.set_xlabel(f"interquartile mean over tasks and seeds ({scale})")
     axes.set_title(f"Interquartile mean on {', '.join(algo_scores[0].tasks)}; ◇ is published", wrap=True)
     return figure
 
@@ -332,8 +333,7 @@ def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> N
     styles = line_styles([algo.algorithm for algo, _ in rows])
     for index, (algo, interval) in enumerate(rows):
         color, _, marker = styles[algo.algorithm]
-        several = min(map(len, algo.scores)) > 1
-        if several:
+        if min(map(len, algo.scores)) >= INTERVAL_SEEDS:
             ends, level = [interval.low, interval.high], [index, index]
             axes.plot(ends, level, color=color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         axes.plot(interval.value, index, marker=marker, color=color, markersize=7, zorder=3)

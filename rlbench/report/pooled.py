@@ -17,7 +17,7 @@ from rlbench.config.names import number_text
 from rlbench.report.estimate import mean, sample_std, t_quantile
 from rlbench.report.reference_scores import SHARE
 from rlbench.report.reference_table import on_scale, scale_of, task_name
-from rlbench.report.verdict import MIN_SEEDS, variance_of_mean
+from rlbench.report.verdict import ALPHA, MIN_SEEDS, variance_of_mean
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell
@@ -39,7 +39,7 @@ class Effect(NamedTuple):
 
 
 class Meta(NamedTuple):
-    """A random-effects mean with its 95 % interval, in the effects' unit."""
+    """A random-effects mean with its interval, in the effects' unit."""
 
     mean: float
     low: float
@@ -71,12 +71,13 @@ class Pooled:
     of_imported: bool = False  # curves of another program are never pooled with runs of rlbench
     keys: tuple[CellKey, ...]  # the cells that are pooled
     left_out: tuple[str, ...]  # tasks without a spread on either side, or without a scale
-    meta: Meta  # as a share of the way from the random policy to the reference
+    meta: Meta  # as a share of the distance from the random policy to the reference
+    margin: float = SHARE  # a share of that distance
 
     @property
     def word(self) -> PooledWord:
-        """REPRODUCED within a tenth of the way; BELOW where the whole interval is below 0; else INCONCLUSIVE."""
-        if self.meta.low > -SHARE:
+        """REPRODUCED where the whole interval is above the margin; BELOW where it is below 0; else INCONCLUSIVE."""
+        if self.meta.low > -self.margin:
             return "REPRODUCED"
         return "BELOW" if self.meta.high < 0 else "INCONCLUSIVE"
 
@@ -91,16 +92,19 @@ class Pooled:
         )
 
 
-def pooled_rows(cells: Sequence[Cell]) -> list[Pooled]:
-    """A row for each suite, algorithm, origin, program and kind with at least two cells that have an effect."""
+def pooled_rows(cells: Sequence[Cell], *, margin: float = SHARE, alpha: float = ALPHA) -> list[Pooled]:
+    """A row for each suite, algorithm, origin, program and kind with at least two cells that have an effect.
+
+    Its interval has the confidence 1 − ``alpha``.
+    """
     groups: dict[tuple[str, str, str, bool], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.key.suite, cell.key.algorithm, cell.origin, _is_imported(cell)), []).append(cell)
-    return [row for group in groups.values() for row in _rows(group)]
+    return [row for group in groups.values() for row in _rows(group, margin, alpha)]
 
 
-def meta_analysis(effects: Sequence[Effect]) -> Meta:
-    """The random-effects mean of at least two effects with positive variances."""
+def meta_analysis(effects: Sequence[Effect], alpha: float = ALPHA) -> Meta:
+    """The random-effects mean of at least two effects with positive variances, and its interval of 1 − ``alpha``."""
     df = len(effects) - 1
     weights = [1 / effect.variance for effect in effects]
     q = _dispersion(effects, weights)
@@ -109,11 +113,11 @@ def meta_analysis(effects: Sequence[Effect]) -> Meta:
     weights = [1 / (effect.variance + tau2) for effect in effects]
     middle = _weighted_mean(effects, weights)
     scale = max(1.0, _dispersion(effects, weights) / df)  # cells that agree by luck narrow no interval
-    half = t_quantile(0.975, df) * math.sqrt(scale / math.fsum(weights))
+    half = t_quantile(1 - alpha / 2, df) * math.sqrt(scale / math.fsum(weights))
     return Meta(middle, middle - half, middle + half, math.sqrt(tau2), q, df)
 
 
-def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
+def _rows(group: Sequence[Cell], margin: float, alpha: float) -> Iterator[Pooled]:
     for kind in KINDS:
         effects, left_out = _effects(group, kind)
         if len(effects) >= MIN_CELLS:
@@ -125,7 +129,8 @@ def _rows(group: Sequence[Cell]) -> Iterator[Pooled]:
                 of_imported=_is_imported(group[0]),
                 keys=tuple(effects),
                 left_out=tuple(left_out),
-                meta=meta_analysis(list(effects.values())),
+                meta=meta_analysis(list(effects.values()), alpha),
+                margin=margin,
             )
 
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
 
 from rlbench import disk, suites
 from rlbench.config.canonical import Frozen
@@ -48,6 +49,7 @@ def _check_plain_name(text: str) -> str:
     return check_name(text) if text else text
 
 
+Printed: TypeAlias = Annotated[Decimal, BeforeValidator(lambda value: Decimal(value) if type(value) is int else value)]
 Name: TypeAlias = Annotated[str, AfterValidator(lambda text: text and check_name(text))]
 
 
@@ -55,7 +57,7 @@ class ScoreRow(Frozen):
     """One published score, in the unit of the estimator."""
 
     task: Name
-    score: float = Field(ge=-MAX_RETURN, le=MAX_RETURN)
+    score: Printed = Field(ge=-MAX_RETURN, le=MAX_RETURN)  # its last digit is its resolution
     std: float | None = Field(default=None, ge=0, le=MAX_RETURN)  # over seeds
     n: int | None = Field(default=None, ge=1, le=MAX_COUNT)  # seeds, if they differ from the reference's
     dataset: Name = ""
@@ -160,7 +162,7 @@ def read_references(path: Path) -> tuple[OutsideScore, ...]:
         text = _text(path, MAX_TOML_BYTES, links=True)
         if any(line.count(".") > DOTS for line in text.splitlines()):
             raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one a line")
-        content = tomllib.loads(text)
+        content = tomllib.loads(text, parse_float=Decimal)
         references = _REFERENCES.validate_python(content.get("reference", []))
     except ValidationError as error:
         raise RefusedFile(f"{path}: {_fault(error, 'reference')}") from None

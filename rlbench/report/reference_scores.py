@@ -130,9 +130,8 @@ def _outside_scores(files: tuple[Path, ...]) -> dict[CellKey, list[tuple[Referen
 
 def _score(outside: OutsideScore) -> ReferenceScore:
     reference, row, _ = outside
-    score = f"{row.score:.12g}"
     return ReferenceScore(
-        score=float(score),
+        score=float(f"{row.score:.12g}"),
         std=None if row.std is None else float(f"{row.std:.12g}"),
         n=row.n or reference.n,
         estimator=reference.estimator,
@@ -144,7 +143,7 @@ def _score(outside: OutsideScore) -> ReferenceScore:
         dataset=row.dataset,
         protocol=reference.protocol,
         kind=reference.kind,
-        resolution=last_digit(score),
+        resolution=last_digit(str(row.score)),
     )
 
 

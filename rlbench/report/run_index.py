@@ -277,7 +277,7 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     cells = Runs(of_imported=True, budget=limit or (default.budget.steps if default else longest))
     is_training = reference is not None and is_of_training(key, reference)
     kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
-    curves = list(curves)
+    curves = [curve if curve.has_curve else _at_end(curve, cells.budget) for curve in curves]
     _drop_parts(curves)
     first = {run.digest: run for run in reversed(curves)}
     for curve in curves:
@@ -301,6 +301,12 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     cells.short = [run for run in cells.short if run.seed not in whole]
     cells.unfinished = [*cells.short, *(cells.other_protocol if whole else ())]
     return cells
+
+
+def _at_end(score: Run, steps: int) -> Run:
+    """An imported final score at the steps of the reference, which may be fewer than a run of the suite takes."""
+    evaluations = tuple(evaluation._replace(env_steps=steps) for evaluation in score.evaluations)
+    return replace(score, evaluations=evaluations, budget=steps)
 
 
 def _run(folder: Path, curve: ImportedCurve) -> Run:

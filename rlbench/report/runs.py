@@ -89,6 +89,12 @@ class Run:
         return origin if isinstance(origin, Mapping) else {}
 
     @property
+    def has_curve(self) -> bool:
+        """False of an imported score whose steps no file states; its one evaluation lies at the end of the budget."""
+        unknown = self.origin.get("unknown", ())
+        return not (isinstance(unknown, Sequence) and {"steps", "curve"} & {*unknown})
+
+    @property
     def data(self) -> Mapping[str, object]:
         """The record of its data; empty if it has none."""
         data = self.environment.get("data")

@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from rlbench import disk
@@ -50,6 +51,17 @@ def test_ten_seeds_of_a_table_get_a_verdict_and_are_marked(tmp_path: Path) -> No
     assert [c["measured"]["origin"] for c in cells if c["measured"]] == ["imported"]
     assert main(["report", "mujoco", "--output", str(page), "--results", str(runs)]) == 0
     assert "sac (imported)" in page.read_text()
+
+
+@pytest.mark.parametrize(("algorithm", "task"), [("sac", "HalfCheetah-v4"), ("redq", "Ant-v4")])
+def test_final_scores_without_steps_count_at_the_end_alone(algorithm: str, task: str, tmp_path: Path) -> None:
+    scores = np.array([[12_100.0], [12_138.0], [12_200.0]])
+    np.savez(tmp_path / "s.npz", **{algorithm: scores, "tasks": np.array([task])})
+    words = ["--as", f"mujoco/{algorithm}", "--results", str(tmp_path / "results")]
+    assert main(["import", str(tmp_path / "s.npz"), *words]) == 0
+    (cell,) = (cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured)
+    assert (cell.key.algorithm, cell.key.task, cell.measured and cell.measured.n) == (algorithm, task, 3)
+    assert (cell.verdict.word != "PARTIAL", cell.at) == (True, None)
 
 
 @pytest.mark.parametrize("name", ["SAC", "sac ", "mysac"])

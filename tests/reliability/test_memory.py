@@ -55,7 +55,10 @@ def budget(steps: int) -> list[str]:
         ("toy", "trpo", "CartPole-v1", 40_000, (*ROWS, "algo.method.critic_steps=1")),
         ("toy", "fqf", "CartPole-v1", 1100, ("algo.batch=8192", *EVALUATION)),
         ("goals", "ddpg+her", "FetchReach-v4", 1200, ("algo.learning_starts=1000", *EVALUATION)),
-        *(("atari", algorithm, "PongNoFrameskip-v4", 160, REPLAYED_PONG) for algorithm in ("dqn", "rainbow", "iqn", "sac")),
+        *(
+            ("atari", algorithm, "PongNoFrameskip-v4", 160, REPLAYED_PONG)
+            for algorithm in ("dqn", "rainbow", "iqn", "sac")
+        ),
         ("atari", "ppo", "PongNoFrameskip-v4", 1300, PONG),
     ],
 )

@@ -154,3 +154,6 @@ def test_one_evaluation_an_epoch_is_the_nearest_to_its_end(steps: list[int], nea
 
 def test_equal_scores_have_no_std() -> None:
     assert sample_std([389.6] * 3) == 0.0
+    tie = [mean([20.9] * 3), mean([20.7, 21.0, 21.0]), mean([20.9] * 3)]
+    assert len(set(tie)) == 2 and sample_std(tie) == 0.0
+    assert sample_std([0.0, 0.0]) == 0.0 < sample_std([0.0, 1e-9])

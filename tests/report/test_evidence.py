@@ -13,6 +13,8 @@ from rlbench import suites
 from rlbench.records import imported
 from rlbench.report import evidence
 from rlbench.report.evidence import RUNS, SCORES, Evidence, checkout_records, package
+from rlbench.report.pooled import pooled_rows
+from rlbench.report.reference_files import select_references
 from rlbench.report.reference_table import SUITES
 from tests.commands import json_of, line_of_refusal, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, RecordSeeds
@@ -205,6 +207,22 @@ def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
     checkout = Evidence(RUNS, ROOT / "results", own_only=False).cells(SUITES)
     assert Evidence(RUNS, None, own_only=False).cells(SUITES) == checkout
     assert {cell.origin for cell in checkout} == {"rlbench"}
+
+
+def test_a_wheel_gives_no_verdict_of_another_reference_or_option() -> None:
+    wheel = Evidence(RUNS, None, own_only=False)
+    measured = [cell for cell in wheel.cells(["mujoco"]) if cell.measured]
+    for options in ({"alpha": 0.01}, {"share": 0.2}):
+        cells = [cell for cell in wheel.cells(["mujoco"], **options) if cell.measured]
+        assert len(cells) == len(measured)
+        assert {(cell.verdict.word, cell.at, cell.test) for cell in cells} == {("NOT COMPARABLE", None, None)}
+        assert pooled_rows(cells) == []
+    with select_references(name="OpenAI Baselines"):
+        cells = [cell for cell in wheel.cells(["mujoco"]) if cell.measured]
+    words = {cell.verdict.word for cell in cells if cell.documented and cell.documented.system == "OpenAI Baselines"}
+    assert words == {"NOT COMPARABLE"}
+    others = [cell for cell in cells if cell.documented and cell.documented.system != "OpenAI Baselines"]
+    assert others and all(cell in measured for cell in others)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ from scipy import stats
 
 from rlbench import suites
 from rlbench.cli.app import main
+from rlbench.report import parity
 from rlbench.report.cells import every_cell
-from rlbench.report.equal_steps import ReferencePoint
+from rlbench.report.equal_steps import ReferenceCurve, ReferencePoint
 from rlbench.report.parity import Parity, parity_note, parity_plain, parity_rows, pooled_parity
 from rlbench.report.pooled import Effect, meta_analysis
 from rlbench.report.reference_table import CellKey, scale_of
 from rlbench.report.run_index import gather, with_imported
 from tests.commands import stderr_of, stdout_of
-from tests.conftest import RecordRun, RecordSeeds
+from tests.conftest import Patch, RecordRun, RecordSeeds
 from tests.report.conftest import RESULTS
 
 TASK = "Swimmer-v4"
@@ -86,6 +87,17 @@ def test_a_failed_seed_counts_at_the_random_policys_score(rows: Rows, record_run
     (row,) = rows([20.0, 20.1, 20.2], [20.0, 20.1, 20.2])
     scale = scale_of(row.key)
     assert scale is not None and row.ours == (20.0, 20.1, 20.2, scale.random) and row.word == "OPEN"
+
+
+def test_a_failed_seed_counts_where_no_distance_is_known(rows: Rows, record_run: RecordRun, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(ReferenceCurve, "has_risen", lambda self, step: False)
+    record_run([50.0], suite="mujoco", algo="a2c", task=TASK, seed=9, status="failed")
+    (row,) = rows([20.0, 20.1, 20.2], [20.0, 20.1, 20.2])
+    scale = scale_of(row.key)
+    assert scale is not None and (row.ours[3:], row.word) == ((scale.random,), "")
+    monkeypatch.setattr(parity, "scale_of", lambda key: None)
+    (row,) = rows([], [20.0, 20.1, 20.2])
+    assert (len(row.ours), row.left_out) == (3, ("1 failed run of rlbench",))
 
 
 def test_a_seed_with_a_second_record_leaves_parity_open(rows: Rows, record_run: RecordRun, tmp_path: Path) -> None:

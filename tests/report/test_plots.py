@@ -58,7 +58,7 @@ def test_invalid_comparisons_are_refused_in_one_line(two_algorithms: Path, one: 
 
 def test_compare_prints_means_and_probability_on_the_tasks_that_both_have(two_algorithms: Path) -> None:
     text = stdout_of(["compare", "dqn", "c51"])
-    assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, reference 1" in text
+    assert "toy/Catch" in text and "100 % [39, 100]" in text and "random policy 0, reference of dqn 1" in text
     assert "interquartile mean of c51: 1.000; " in text and "Fewer than 5 seeds" in text
     document = json.loads(stdout_of(["compare", "dqn", "c51", "--json"]))
     assert [(t["task"], t["left"], t["right"]) for t in document["tasks"]] == [("Catch", [0.75, 0.875], [1.0, 1.0])]
@@ -188,7 +188,7 @@ def test_the_forest_of_the_committed_records_has_a_row_for_each_bound() -> None:
 
 def test_scores_are_put_on_one_scale_with_their_documents(two_algorithms: Path) -> None:
     scale, (dqn, *_) = algorithm_scores("toy", two_algorithms)
-    assert (scale, dqn.algorithm) == ("random policy 0, reference 1", "dqn")
+    assert (scale, dqn.algorithm) == ("random policy 0, own published score 1", "dqn")
     assert (dqn.tasks, dqn.references) == (("Catch", "CartPole-v1"), (1.0, 1.0))
     assert dqn.scores[0] == pytest.approx((1.35 / 1.6, 1.475 / 1.6))
 

@@ -2,14 +2,18 @@
 
 import csv
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from rlbench.report.cells import Cell
+from rlbench.report.check import against_references
+from rlbench.report.evidence import Evidence
 from rlbench.report.pooled import Effect, Kind, Meta, Pooled, meta_analysis, pooled_rows
 from rlbench.report.reference_table import DATA
+from tests.report.conftest import RESULTS
 
 
 def metafor(y: np.ndarray, v: np.ndarray) -> Meta:
@@ -55,6 +59,22 @@ def test_pooled_verdict_follows_the_interval(low: float, high: float, word: str)
     meta = Meta((low + high) / 2, low, high, 0.0, 1.0, 2)
     row = Pooled(suite="mujoco", algorithm="ppo", kind="full", keys=(), left_out=(), meta=meta)
     assert row.word == word
+    assert replace(row, margin=0.01).word == ("BELOW" if high < 0 else "INCONCLUSIVE")
+
+
+def test_the_gate_pools_by_its_own_margin_and_alpha(mujoco_cells: tuple[Cell, ...]) -> None:
+    gate = partial(against_references, "mujoco", Evidence(RESULTS), pool=True)
+    words = {
+        margin: {f.algorithm: f.word for f in gate(alpha=0.05, margin=margin) if f.aspect == "pooled"}
+        for margin in (0.01, 0.5)
+    }
+    assert words[0.01] != words[0.5] and set(words[0.5].values()) == {"REPRODUCED"}
+    (wide,) = (row for row in pooled_rows(mujoco_cells, alpha=0.3) if (row.algorithm, row.kind) == ("ppo", "full"))
+    (row,) = (row for row in pooled_rows(mujoco_cells) if (row.algorithm, row.kind) == ("ppo", "full"))
+    ratio = stats.t.ppf(0.85, row.meta.df) / stats.t.ppf(0.975, row.meta.df)
+    assert wide.meta.high - wide.meta.mean == pytest.approx(ratio * (row.meta.high - row.meta.mean))
+    texts = [f.reason for f in gate(alpha=0.3, margin=None) if f.aspect == "pooled" and f.algorithm == "ppo"]
+    assert str(wide) in texts[0]
 
 
 def test_the_committed_rows_equal_an_independent_computation(mujoco_cells: tuple[Cell, ...]) -> None:

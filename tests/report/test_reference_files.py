@@ -8,6 +8,7 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.report import reference_files
+from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import reference_curve
 from rlbench.report.reference_files import select_references
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
@@ -55,6 +56,34 @@ def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
     assert primary_score.source == "https://example.org/paper@0123456789ab"
     assert (walker.score, walker.n) == (4000.0, 7)
     assert cell_of(HOPPER) == before
+
+
+@pytest.mark.parametrize(("text", "resolution"), [("20.0", 0.1), ("20", 1.0), ("20.01", 0.01), ("1000.0", 0.1)])
+def test_a_printed_zero_is_a_digit_of_a_score(text: str, resolution: float, file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT.replace("3000.5", text))
+    with select_references(files=[file], name="Ours2026"):
+        score = cell_of(HOPPER).primary
+    assert (score.score, score.std, score.resolution) == (float(text), 100.0, resolution)
+    head, _ = TEXT.split("scores =")
+    (tmp_path / "scores.csv").write_text(f"task,score\nHopper-v4,{text}\n")
+    (tmp_path / "csv.toml").write_text(f'{head}file = "scores.csv"\n')
+    with select_references(files=[tmp_path / "csv.toml"], name="Ours2026"):
+        assert cell_of(HOPPER).primary.resolution == resolution
+
+
+def test_an_interquartile_mean_is_tested_as_one(file: Path, tmp_path: Path) -> None:
+    text = TEXT.replace('"final"', '"final-iqm"').replace("n = 5", "n = 10")
+    file.write_text(text.replace("3000.5, std = 100", "100.0, std = 3.0"))
+    scores = [88.0] * 15 + [130.0] * 5  # mean 98.5, interquartile mean 88
+    rows = [f"Hopper-v4,{seed},{step},{score}" for seed, score in enumerate(scores) for step in (500_000, 1_000_000)]
+    (tmp_path / "runs.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+    results = tmp_path / "results"
+    assert main(["import", str(tmp_path / "runs.csv"), "--as", "mujoco/sac", "--results", str(results)]) == 0
+    with select_references(files=[file], name="Ours2026"):
+        cell = next(cell for cell in every_cell(["mujoco"], results) if cell.key == HOPPER)
+    assert cell.measured is not None and cell.measured.low is not None and cell.measured.high is not None
+    assert (cell.measured.score, cell.verdict.word) == (88.0, "INCONCLUSIVE")
+    assert (cell.measured.low + cell.measured.high) / 2 == pytest.approx(88.0)
 
 
 def test_outside_reference_is_used_for_cells_without_a_packaged_one(file: Path) -> None:
