@@ -138,16 +138,16 @@ def test_quiet_display_writes_nothing(capsys: Capture) -> None:
 
 
 def test_terminal_shows_a_bar_per_running_job_and_one_for_the_suite(clock: list[float]) -> None:
-    jobs = [job(0), job(1)]
+    jobs = [job(0), replace(job(1), until=8_000)]
     bars = progress_display.Bars(jobs)
     for one in jobs:
         bars.begin(one)
         bars.show(one, Begun(0))
     clock[0] = 5.0
     bars.show(jobs[0], progress(6_000))
-    completed = {task.description: task.completed for task in bars.bars.tasks}
-    assert completed == {"2 runs": 6_000, "dqn Catch seed 0": 6_000, "dqn Catch seed 1": 0}
-    assert "ETA 0:35" in bars.bars.tasks[0].fields["note"]
+    steps = {task.description: (task.completed, task.total) for task in bars.bars.tasks}
+    assert steps == {"2 runs": (6_000, 32_000), "dqn Catch seed 0": (6_000, 24_000), "dqn Catch seed 1": (0, 8_000)}
+    assert "ETA 0:21" in bars.bars.tasks[0].fields["note"]
     bars.show(jobs[1], Progress(env_steps=6_000, updates=0, last_return=None, evaluated=3))
     assert bars.bars.tasks[2].fields["note"] == f"evaluating: 3/{CATCH.protocol.episodes} episodes"
     bars.show(jobs[0], progress(12_000))  # within a tenth of a second no bar moves
