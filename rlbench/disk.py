@@ -34,6 +34,10 @@ def _host() -> str:
 HOST: Final = _host()
 DAY: Final = 86_400.0  # seconds
 POLL: Final = 0.05  # seconds between two attempts to lock a folder
+REMEDIES: Final = {
+    errno.EFBIG: "raise `ulimit -f`", errno.EMFILE: "raise `ulimit -n`",
+    errno.ENOSPC: "free some space", errno.EDQUOT: "free some space",
+}  # fmt: skip
 MAX_BYTES: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
 
@@ -250,6 +254,5 @@ def writing(path: Path, *, elsewhere: str = "", then: str = "run the same comman
     except OSError as error:
         if error.errno in {errno.EROFS, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG}:
             raise UsageError(f"{path}: {error.strerror}; choose another path{elsewhere}") from None
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        remedy = "raise `ulimit -f`" if error.errno == errno.EFBIG else "free some space" if full else "check the disk"
+        remedy = REMEDIES.get(error.errno or 0, "check the disk")
         raise ResourceExhausted(f"{path}: {error.strerror or error}; {remedy} and {then}") from None

@@ -53,7 +53,7 @@ def run_command(words: Words) -> tuple[int, str, str]:
     assert code != 1, error
     error = TRACEBACK.sub("", error)
     lines = [line for line in error.splitlines() if line.startswith("rlbench: ")]
-    assert code == 0 or lines or out, f"exit code {code} without a word"
+    assert code == 0 or lines or out, f"exit code {code} without a message"
     return code, out, error
 
 

@@ -5,6 +5,8 @@ It shows if a checkpoint is whole, without torch and without reading a tensor.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import file_digest
@@ -115,7 +117,10 @@ def opened(folder: Path, name: str, digest: str) -> Iterator[str]:
     with _readable(path) as file:
         if file_digest(file, "sha256").hexdigest() != digest:
             raise damage
-        yield f"/proc/self/fd/{file.fileno()}"
+        try:
+            yield f"/proc/self/fd/{file.fileno()}"
+        except FileNotFoundError:  # so safetensors calls an open file that no descriptor is left for
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
 
 
 def current(folder: Path) -> Path:

@@ -331,7 +331,9 @@ class Store:
         path = self.folder / "crash.txt"
         if path.exists():
             message = path.stat().st_size > 0
-            self.died = f"an attempt crashed: {path} says where" if message else "the last attempt died without a word"
+            self.died = (
+                f"an attempt crashed: {path} says where" if message else "the last attempt died without a message"
+            )
         with files.writing(path):
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")

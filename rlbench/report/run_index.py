@@ -383,7 +383,7 @@ def _recorded_status(folder: Path, stamps: tuple[object, ...]) -> tuple[RunStatu
         env_steps=max(epochs[-1].steps if epochs else 0, outcome.steps if outcome else 0),
         budget=record.spec.budget.steps,
         best=best(run.evaluations) if run.evaluations else None,
-        reason=printable(outcome.reason if outcome and later else "ended without a word"),
+        reason=printable(outcome.reason if outcome and later else "ended without a message"),
     )
     return status, _seconds_left(record)
 

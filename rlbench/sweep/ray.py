@@ -163,7 +163,7 @@ class Cluster:
         try:
             message: Message = self.ray.get(next(stream))
         except StopIteration:
-            return Exited(1, "its task ended without a word")
+            return Exited(1, "its task ended without a message")
         except errors.TaskCancelledError:
             return Exited(-15, "cancelled")
         except errors.RayTaskError as error:

@@ -185,7 +185,7 @@ class Sweep:
         if status == "running" and not is_locked(job.folder):  # its holder may have finished it, but not for ever
             state.lost += 1
             if state.lost > LOSSES:
-                status, reason = "crashed", "it ends again and again without a word"
+                status, reason = "crashed", "it ends again and again without a message"
         if status == "running":
             state.next_start = monotonic() + POLL_SECONDS
             self._waiting.append(job)
@@ -263,9 +263,12 @@ def _may_retry(state: _JobState, event: Exited) -> bool:
 
 
 def _complete(record: Record, until: int | None) -> bool:
-    """Return whether nothing is left to do; a crash at the very end leaves checkpoints that a resume removes."""
+    """Return whether nothing is left to do; a kill at the very end leaves files that a resume removes."""
     if record.outcome is None or record.outcome.status != "done":
         return record.has_ended(until)
+    with suppress(OSError):
+        if (record.folder / "crash.txt").stat().st_size == 0:
+            return False
     folder = record.folder / "checkpoint"
     return not folder.is_dir() or all(path.name in {"best", "last"} for path in folder.iterdir())
 

@@ -27,7 +27,7 @@ def carry(
 ) -> int:
     """Go on with a run to its end, for so many records or up to a step; gives how many records it made.
 
-    It is stopped as a signal would, or with ``crash`` without a word, as SIGKILL would.
+    It is stopped as a signal would, or with ``crash`` without a message, as SIGKILL would.
     """
     store = locked(spec, results)
     stop, count = Stop(), 0

@@ -207,7 +207,10 @@ def test_killed_process_is_reported_by_the_next_one(tmp_path: Path, capsys: Capt
     (only_run(tmp_path) / "outcome.json").unlink()
     (only_run(tmp_path) / "crash.txt").touch()
     main(words(tmp_path))
-    assert "the last attempt died without a word" in capsys.readouterr().err
+    assert "the last attempt died without a message" in capsys.readouterr().err
+    (only_run(tmp_path) / "crash.txt").touch()  # as of a process that was killed after the outcome
+    assert main(words(tmp_path)) == 0
+    assert not list(tmp_path.rglob("crash.txt")), "removed by the command that finds the run done"
 
 
 def test_environment_without_memory_halts_the_run(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:

@@ -151,7 +151,7 @@ def read_status(results: Path) -> str:
             r"BrokenEnvironment: the worker that evaluated epoch 1 ended \(SIGABRT\): .*",
             marks=pytest.mark.slow,
         ),
-        pytest.param("exit", BrokenEnvironment, r".* epoch 1 ended .+: without a word", marks=pytest.mark.soak),
+        pytest.param("exit", BrokenEnvironment, r".* epoch 1 ended .+: without a message", marks=pytest.mark.soak),
         pytest.param(
             "deadlock",
             BrokenEnvironment,

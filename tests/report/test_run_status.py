@@ -66,7 +66,7 @@ def test_status_of_a_run_stopped_between_epochs_has_its_saved_steps(record_run: 
     store.append(epochs[2])  # a second attempt records an epoch, and is killed
     store.release()
     killed, _ = statuses(results)
-    assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a word")
+    assert (killed.state, killed.env_steps, killed.reason) == ("interrupted", 200_000, "ended without a message")
 
 
 def test_an_expected_end_needs_neither_the_epochs_nor_a_right_clock(record_run: RecordRun, results: Path) -> None:

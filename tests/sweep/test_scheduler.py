@@ -205,7 +205,7 @@ def test_locked_job_waits_and_is_taken_over_after_release(tmp_path: Path) -> Non
 
 def test_process_ending_silently_is_given_up_after_several_attempts(tmp_path: Path) -> None:
     endings, _ = run_jobs([job(tmp_path)], Scripted({0: [[Exited(0, "")]] * 40}))
-    assert [(e.status, e.reason) for e in endings] == [("crashed", "it ends again and again without a word")]
+    assert [(e.status, e.reason) for e in endings] == [("crashed", "it ends again and again without a message")]
 
 
 def test_unusable_folder_does_not_stop_other_jobs(tmp_path: Path) -> None:
