@@ -18,6 +18,7 @@ from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import RingBuffer
 from rlbench.buffers.samplers import UniformSampler
+from rlbench.cli.resolve import resolve
 from rlbench.collectors.asynchronous import AsyncCollector
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.sync import Collector
@@ -285,10 +286,15 @@ def test_asynchronous_envs_get_an_async_ring_and_collector(
     step.close()
 
 
+def test_normalized_bytes_are_refused_before_training() -> None:
+    spec = apply_settings(suites.spec("toy", "ppo", "Doors"), [parse("algo.normalize_obs=true")])
+    with pytest.raises(UsageError, match=r"algo.normalize_obs: Doors shows bytes"):
+        assemble.build(spec, CPU, describe(spec))
+
+
 @pytest.mark.parametrize(
     ("cell", "change", "reason"),
     [
-        (("toy", "ppo", "Doors"), "algo.normalize_obs=true", "algo.normalize_obs: Doors shows bytes"),
         (("offline", "td3bc", "hopper-medium-v2"), "protocol.epsilon=0.5", "only Q-learning is evaluated with it"),
         (("offline", "td3bc", "hopper-medium-v2"), "task.world.envs=4", "task.world.envs: offline .*; set it to 1"),
         (("offline", "td3bc", "hopper-medium-v2"), "task.world.async_batch=1", "task.world.async_batch: .* to none"),
@@ -297,6 +303,6 @@ def test_asynchronous_envs_get_an_async_ring_and_collector(
     ],
 )
 def test_a_setting_that_a_run_would_ignore_is_refused(cell: tuple[str, str, str], change: str, reason: str) -> None:
-    spec = apply_settings(suites.spec(*cell), [parse(change)])
     with pytest.raises(UsageError, match=reason):
-        assemble.build(spec, CPU, describe(spec))
+        resolve(*cell, sets=[change])
+    apply_settings(suites.spec(*cell), [parse(change)])  # a record of earlier code may have it, and is read

@@ -28,7 +28,7 @@ from rlbench.collectors.sync import Collector
 from rlbench.config import online
 from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.run import Runtime, Spec
-from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask
+from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
 from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import ObsNormalizer
@@ -43,14 +43,7 @@ from rlbench.training.updates import EagerUpdater, MeanMetrics, RolloutUpdater
 
 
 def build(spec: Spec, runtime: Runtime, info: EnvInfo, seal: Seal | None = None) -> OnlineTrainer | OfflineTrainer:
-    """Build the training of a run before its first step; ``seal`` is the checksum of data that was just verified.
-
-    Raises:
-        UsageError: the run would ignore a setting.
-    """
-    task = spec.task
-    if isinstance(task, GymnasiumTask) and task.clip and task.size is None:  # a record of earlier code may have it
-        raise UsageError(f"task.clip: {task.id} shows vectors, whose rewards stay as they are; set it to false")
+    """Build the training of a run before its first step; ``seal`` is the checksum of data that was just verified."""
     device = device_of(runtime)
     keep_memory()
     torch.set_num_threads(threads_of(spec, runtime, device))

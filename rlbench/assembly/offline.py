@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from rlbench.datasets.checksums import Seal
 from rlbench.datasets.episodes import Dataset, ObsScaler, episodes, fit_obs_scaler, terminated_on_end
 from rlbench.datasets.recipes import PREFIX, RECIPES
 from rlbench.envs.base import Box, Discrete, EnvInfo, VectorEnv
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile
 from rlbench.evaluation.pool import EvalPool, WorkerConfig
 from rlbench.records.machine import available_memory
 from rlbench.seeds import Seeds
@@ -39,10 +39,6 @@ from rlbench.training.updates import EagerUpdater, MeanMetrics
 
 OBS_WIDTHS = {"Ant-v4": 27}
 """Widths of an environment's observations; D4RL's data sets append contact forces to them, which are all zero."""
-
-
-TRAINING_ENVS: Final = {"envs": 1, "async_batch": None, "clip": True, "episodic_life": True}
-"""Settings of environments that training alone reads, and their values in every offline run."""
 
 
 class Experience(NamedTuple):
@@ -115,7 +111,6 @@ def build_offline(
     Raises:
         UsageError: the run would ignore a setting.
     """
-    _refuse_ignored(spec, algo)
     data, sha256, obs_transform = _preprocessed(spec, algo, info, runtime, seal)
     if obs_transform is not None:
         obs_transform.normalize_in_place(data.obs)
@@ -139,16 +134,6 @@ def build_offline(
         schedules=parts.schedules,
         data=trainer.DatasetIdentity(sha256, None if moments is None else {**moments}),
     )
-
-
-def _refuse_ignored(spec: Spec, algo: OfflineConfig | DiscreteOfflineConfig) -> None:
-    """Refuse settings that nothing reads; a record of earlier code may have them, and is read."""
-    if spec.protocol.epsilon > 0 and not algo.epsilon_greedy:
-        raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: only Q-learning is evaluated with it; set it to 0")
-    for name, value in TRAINING_ENVS.items():
-        if getattr(env_task_of(spec.task), name, value) != value:
-            problem = "offline runs train in no environment"
-            raise UsageError(f"task.world.{name}: {problem}; set it to {str(value).lower()}")
 
 
 def _preprocessed(

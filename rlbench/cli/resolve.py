@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel
 
@@ -18,7 +19,7 @@ from rlbench.config.canonical import SELECTORS, fields, meanings
 from rlbench.config.names import parse_count
 from rlbench.config.overrides import DOTS, Setting, apply_settings, flatten, parse
 from rlbench.config.run import Spec
-from rlbench.config.tasks import AtariTask, OfflineTask
+from rlbench.config.tasks import AtariTask, GymnasiumTask, OfflineTask
 from rlbench.errors import UnknownName, UsageError, suggest_path
 from rlbench.suites.plugins import Package
 
@@ -40,6 +41,9 @@ IDENTITY = {
     "smoke": "use --smoke",
 }
 """Fields that identify the run; each has its own option or argument."""
+
+TRAINING_ENVS: Final[Mapping[str, object]] = {"envs": 1, "async_batch": None, "clip": True, "episodic_life": True}
+"""Settings of training environments, with the values of offline runs, which have none."""
 
 MAX_CONFIG_BYTES = 2**16  # of a TOML file of settings
 PLAIN = "write plain fields as algo.lr = 1e-4"
@@ -108,7 +112,23 @@ def resolve(
     if steps is not None:
         settings.append(Setting("budget.steps", steps, "--steps"))
     spec = apply_settings(table, settings)
+    _refuse_ignored(spec)
     return Resolved(spec=spec, sources=_sources(spec, settings, explicit_seed=seed is not None))
+
+
+def _refuse_ignored(spec: Spec) -> None:
+    """Refuse settings that nothing reads; a record of earlier code may have them, and is read and replayed."""
+    task = spec.task
+    if isinstance(task, OfflineTask):
+        if spec.protocol.epsilon > 0 and not spec.algo.epsilon_greedy:
+            problem = "only Q-learning is evaluated with it"
+            raise UsageError(f"protocol.epsilon={spec.protocol.epsilon}: {problem}; set it to 0")
+        for name, value in TRAINING_ENVS.items():
+            if getattr(task.world, name, value) != value:
+                problem = "offline runs train in no environment"
+                raise UsageError(f"task.world.{name}: {problem}; set it to {str(value).lower()}")
+    elif isinstance(task, GymnasiumTask) and task.clip and task.size is None:
+        raise UsageError(f"task.clip: {task.id} shows vectors, whose rewards stay as they are; set it to false")
 
 
 def settings_from_file(path: Path) -> list[Setting]:

@@ -55,18 +55,18 @@ def announce(jobs: Sequence[Job], results: Path, *, quiet: bool, force: bool) ->
     if quiet:
         return
     due = [job for job in jobs if not job.spec.smoke and (force or is_due(job.spec, results))]
-    lacks = [(job.spec, job.steps - (0 if force else _trained_steps(job.folder))) for job in due]
+    lacks = [(job.spec, job.steps if force else _steps_left(job)) for job in due]
     if missing := [(spec, steps) for spec, steps in lacks if steps > 0]:
         with suppress(RefusedFile, UsageError):  # of a damaged record in results/
             print_note(announcement(missing, results))
 
 
-def _trained_steps(folder: Path) -> int:
-    """The steps of the last epoch of a run's record; 0 where it has none."""
+def _steps_left(job: Job) -> int:
+    """The steps from a run's last epoch to its end or pause."""
     with suppress(RefusedFile, UsageError):  # the run itself names the file
-        epochs = read_record(folder).epochs if (folder / "spec.json").exists() else ()
-        return epochs[-1].steps if epochs else 0
-    return 0
+        if (job.folder / "spec.json").exists() and (record := read_record(job.folder)).epochs:
+            return 0 if record.has_ended(job.until) else job.steps - record.epochs[-1].steps
+    return job.steps
 
 
 def announcement(missing: Sequence[tuple[Spec, int]], results: Path) -> str:
@@ -258,7 +258,7 @@ def print_plan(
         outcome, epochs = (record.outcome, record.epochs) if record is not None else (None, ())
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
-        target = Job(spec=spec, folder=folder, until=pause).steps
+        target = done if record and record.has_ended(pause) else Job(spec=spec, folder=folder, until=pause).steps
         steps = spec.budget.steps if status == "done" else max(target, done)
         rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": steps, "memory": need.total})
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))

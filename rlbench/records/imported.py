@@ -5,6 +5,7 @@ An imported curve has no Spec: how it was made is known from its ``origin`` alon
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +23,7 @@ from rlbench.records import files
 from rlbench.records.types import MAX_RETURN
 
 FILE: Final = "curve.json"
+UNFINISHED: Final = ".unfinished"  # beside the seeds of a cell: those of an import that is not yet whole
 MAX_POINTS: Final = 400_000  # points that a sealed line holds
 DISTINCT: Final = 3
 PATIENCE: Final = 10.0  # seconds that an import waits for another one into the same folder
@@ -80,9 +82,11 @@ def curve_folders(results: Path) -> Iterator[Path]:
     """Yield the folder of every imported curve below ``results``, in order of name; no link is followed.
 
     Raises:
-        RefusedFile: a curve is reached by a link, or has another one in its folder.
+        RefusedFile: a curve is reached by a link, or has another one in its folder; or an import is not whole.
     """
     for root, names, file_names in disk.walk(results):
+        if UNFINISHED in file_names and Path(root).name == "imported":
+            raise RefusedFile(f"{root}: an import was broken off or is under way; type it again")
         names[:] = sorted(name for name in names if not name.startswith("."))
         if FILE in file_names and Path(root).name.startswith("seed="):
             files.refuse_links(Path(root), results)
@@ -94,21 +98,41 @@ def curve_folders(results: Path) -> Iterator[Path]:
 def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
     """Write curves after all of them are checked; False for each that is there already.
 
+    Some seeds of a cell may lift its score, so until all are there no reader takes any.
+
     Raises:
         UsageError: another curve of a seed is there, or the folder cannot be written.
         RefusedFile: a name is no name, a number is no number, or a folder holds a link.
+        ResourceExhausted: the disk is full.
     """
-    if all(text is None for text in [_new_text(curve, results) for curve in curves]):
-        return [False] * len(curves)
+    cells: dict[Path, set[int]] = {}
+    for curve in curves:
+        cells.setdefault(curve_folder(curve, results).parent, set()).add(curve.seed)
+    new = [_new_text(curve, results) is not None for curve in curves]
+    if not any(new) and not any((cell / UNFINISHED).exists() for cell in cells):
+        return new
     with disk.refusing(results), disk.locked(results, patience=PATIENCE, required=False):  # against another import
         texts = [_new_text(curve, results) for curve in curves]
+        for cell, seeds in cells.items():
+            with files.writing(cell):
+                cell.mkdir(parents=True, exist_ok=True)
+            files.replace(cell / UNFINISHED, " ".join(map(str, sorted(seeds | _unfinished_seeds(cell)))))
         for curve, text in zip(curves, texts, strict=True):
             if text is not None:
                 folder = curve_folder(curve, results)
-                folder.mkdir(parents=True, exist_ok=True)
+                with files.writing(folder):
+                    folder.mkdir(exist_ok=True)
                 faults.point("lock.made")
                 files.replace(folder / FILE, text + "\n")
+        for cell in cells:
+            if all((cell / f"seed={seed}" / FILE).exists() for seed in _unfinished_seeds(cell)):
+                (cell / UNFINISHED).unlink()
     return [text is not None for text in texts]
+
+
+def _unfinished_seeds(cell: Path) -> set[int]:
+    path = cell / UNFINISHED
+    return {int(seed) for seed in re.findall(r"[0-9]{1,10}", files.read_text(path))} if path.exists() else set()
 
 
 def _new_text(curve: ImportedCurve, results: Path) -> str | None:

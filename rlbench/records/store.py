@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
@@ -29,7 +28,7 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
-from rlbench.records.attempts import note_resumption, resumptions
+from rlbench.records.attempts import ATTEMPT_PARTS, note_resumption, restore, resumptions, set_aside
 from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome
@@ -37,7 +36,6 @@ from rlbench.records.types import Epoch, Outcome
 _OUTCOME = TypeAdapter(Outcome)
 CHANGED_DURING_RUN = "was changed while the run was under way"
 READS = 5  # of a record that another process writes meanwhile
-ATTEMPT_PARTS = ("epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
 def folder_of(spec: Spec, results: Path) -> Path:
@@ -172,6 +170,7 @@ class Store:
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
         self._resumes = False  # the run of a former process
+        self._aside: Path | None = None  # folder of the attempt that --force put aside
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.died: str | None = None  # why the attempt before this one ended, where it crashed
         self.best: Path | None = None  # the checkpoint of the best policy, where there is one
@@ -216,9 +215,13 @@ class Store:
         self._lock.release()
 
     def withdraw(self) -> None:
-        """Remove the record of a run that was refused before it recorded anything."""
-        parts = (*(self.folder / part for part in ATTEMPT_PARTS[:-1]), *self.folder.glob("attempt-*"))
-        if self.died or not self._lock.intact() or any(part.exists() for part in parts):
+        """Remove the record of a run that was refused before it recorded anything, and restore what it put aside."""
+        if self.died or not self._lock.intact() or any((self.folder / part).exists() for part in ATTEMPT_PARTS[:-1]):
+            return
+        if self._aside is not None:
+            restore(self.folder, self._aside)
+            return
+        if any(self.folder.glob("attempt-*")):
             return  # without spec.json no reader would see the attempts
         with suppress(OSError):
             for part in ("crash.txt", "spec.json"):  # in this order: the former without the latter is damage
@@ -346,7 +349,7 @@ class Store:
         path = self.folder / "spec.json"
         if force:
             refuse_other_attempt(self.folder, spec)
-            set_aside(self.folder)
+            self._aside = set_aside(self.folder)
         if force or not path.exists():
             others = [part for part in ATTEMPT_PARTS if (self.folder / part).exists()]
             if others:
@@ -366,33 +369,6 @@ class Store:
         if (whole := text[: text.rfind("\n") + 1]) != text:  # its last line was torn, which may be its first
             files.replace(lines, whole)
         self._size = _size(lines)
-
-
-def set_aside(folder: Path) -> None:
-    """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt."""
-    present, spec_file = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()], folder / "spec.json"
-    if not present and not spec_file.exists():
-        return
-    aside = _attempt_folder(folder, present)
-    with files.writing(aside):
-        aside.mkdir(exist_ok=True)
-        faults.point("aside.made")
-        if spec_file.exists():
-            disk.replace(aside / spec_file.name, spec_file.read_bytes())
-        for part in reversed(present):  # the outcome before the epochs that it counts
-            part.rename(aside / part.name)
-            faults.point("aside.moved")
-        disk.sync(folder)
-
-
-def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
-    """Folder of the attempt: the last one if a crash interrupted the move into it, else a new one."""
-    names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
-    number = max((int(match[1]) for match in names if match), default=0)
-    last = folder / f"attempt-{number}"
-    heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
-    interrupted_move = last.is_dir() and not any((last / part.name).exists() for part in parts)
-    return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"
 
 
 def _size(path: Path) -> int:

@@ -63,13 +63,7 @@ class Ending:
     started: bool  # by this sweep
     log: Path | None  # of the job's worker processes; None where this sweep started none
     attempts: int | None  # worker processes that have ever begun the run; None in this process
-
-    @property
-    def is_paused(self) -> bool:
-        """True if the run has reached the step of ``--until``."""
-        if self.status != "interrupted" or self.job.until is None or self.outcome is None:
-            return False
-        return self.outcome.steps >= self.job.steps
+    is_paused: bool = False  # an evaluation has reached the step of ``--until``
 
 
 def epoch_end(epoch: Epoch) -> EpochEnd:

@@ -232,6 +232,7 @@ class Sweep:
         self, job: Job, status: Status, reason: str, outcome: Outcome | None = None, *, quiet: bool = False
     ) -> None:
         started, workers = self._states[job.name].started, not self.executor.in_process
+        record = _record(job.folder) if status == "interrupted" and job.until is not None else None
         ending = Ending(
             job=job,
             status=status,
@@ -240,6 +241,7 @@ class Sweep:
             started=started,
             log=job.folder / attempts.LOG if started and workers else None,
             attempts=attempts.attempt_count(job.folder) if workers else None,
+            is_paused=record is not None and record.has_ended(job.until),
         )
         self.endings[job.name] = ending
         if not quiet:

@@ -12,7 +12,7 @@ from rlbench.report.remaining_work import Throughput
 from rlbench.sweep.events import Ending, Status
 from rlbench.sweep.plan import Job
 from tests.cli.test_progress_display import interrupted_at
-from tests.commands import stderr_of, stdout_of
+from tests.commands import run_command, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun, RecordSeeds
 
 CATCH = {"suite": "toy", "task": "Catch"}
@@ -98,6 +98,19 @@ def test_dry_run_counts_what_is_left_to_train(record_run: RecordRun) -> None:
     assert total.startswith("2 of 3 runs have ended or paused; training dqn on Catch, seed 2: 4,000 steps")
 
 
+def test_an_epoch_that_ends_past_its_multiple_pauses_a_run(tmp_path: Path) -> None:
+    """Eight environments end an epoch of 500 steps at 504."""
+    words = ["run", "toy", "dqn", "Catch", "--steps", "1000", "--set", "budget.epoch=500", "--until", "502"]
+    line = [*words, "--results", str(tmp_path), "--device", "cpu"]
+    pause = "paused at 504 steps by --until; the same command without it goes on"
+    assert pause in run_command(line)[2]
+    out, error = run_command(line)[1:]
+    assert pause in error and "training dqn" not in error
+    assert "interrupted (--until 502 steps) at 504 steps" in out
+    state, *_ = stdout_of([*line, "--dry-run"]).splitlines()
+    assert state == "toy/dqn/Catch seed 0: interrupted, 504 of 504 steps"
+
+
 def test_the_announced_time_reads_the_records_of_each_algorithm(record_run: RecordRun, monkeypatch: Patch) -> None:
     monkeypatch.setattr(run_output, "checkout_records", lambda: None)
     monkeypatch.setattr(
@@ -137,7 +150,7 @@ def test_summary_after_a_signal_names_the_trained_runs() -> None:
     ]
     paused = replace(jobs[4], spec=specs[4].model_copy(update={"seed": 5}), until=2_000)
     rest["outcome"] = interrupted_at(4_000)
-    endings.append(Ending(job=paused, status="interrupted", started=False, **rest))
+    endings.append(Ending(job=paused, status="interrupted", started=False, is_paused=True, **rest))
     lines = summary(endings, [ending_row(ending) for ending in endings])
     assert [line.partition(" at ")[0] for line in lines] == [
         "toy/dqn/Catch seed 2: done",

@@ -28,7 +28,9 @@ def progress(steps: int) -> Progress:
 def ending(
     of: Job, status: str = "done", *, started: bool = True, outcome: Outcome | None = None, reason: str = "why"
 ) -> Ending:
-    return Ending(job=of, status=status, reason=reason, outcome=outcome, started=started, log=None, attempts=None)
+    paused = {"is_paused": reason.startswith("--until")}
+    kept = {"log": None, "attempts": None, "outcome": outcome}
+    return Ending(job=of, status=status, reason=reason, started=started, **paused, **kept)
 
 
 def interrupted_at(steps: int) -> Outcome:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from unittest import mock
@@ -19,7 +20,7 @@ from rlbench.records import imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
 from rlbench.report.run_index import gather
-from tests.commands import json_of, line_of_refusal, refusal_of, run_command, stderr_of, stdout_of
+from tests.commands import json_of, killed_at, line_of_refusal, refusal_of, run_command, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun
 from tests.forging import reseal
 
@@ -240,6 +241,37 @@ def test_curves_that_another_import_writes_meanwhile_are_kept(tmp_path: Path, mo
     assert curves(tmp_path, [2.0]) == 2
     score = cell_of(tmp_path).measured
     assert score is not None and score.scores == (1.0,)
+
+
+def test_an_import_that_is_killed_gives_no_score_until_it_is_repeated(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Two of its three seeds would reproduce the cell, and pass a strict check."""
+    scores, words = [3_500.0, 3_501.0, -100.0], ("check", "mujoco", "--imported", "--strict", "--results")
+    for number in count():
+        results = tmp_path / f"{number}"
+        results.mkdir()
+        if not killed_at(monkeypatch, number, lambda: curves(results, scores)):  # noqa: B023 - called at once
+            break
+        begun = list(results.rglob(imported.UNFINISHED))
+        if begun:
+            for line in (words, ["verify"], ["table", "mujoco", "--results"]):
+                error = refusal_of([*line, str(results / "results")])
+                assert "an import was broken off or is under way; type it again" in error
+        else:
+            assert not list(results.rglob(imported.FILE))
+        assert curves(results, scores) == 0
+        measured = cell_of(results).measured
+        assert measured is not None and measured.scores == (*scores,) and not list(results.rglob(imported.UNFINISHED))
+    assert number > 9
+
+
+def test_another_import_does_not_end_one_that_was_broken_off(tmp_path: Path) -> None:
+    assert curves(tmp_path, [1.0]) == 0
+    (cell,) = (tmp_path / "results").rglob("imported")
+    (cell / imported.UNFINISHED).write_text("0 1 7")
+    (tmp_path / "more.csv").write_text(f"task,seed,step,return\n{TASK},1,1000000,1.0\n")
+    line = ["import", str(tmp_path / "more.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]
+    assert main(line) == 0
+    assert (cell / imported.UNFINISHED).read_text() == "0 1 7"
 
 
 @pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS])

@@ -10,6 +10,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.records import imported
+from rlbench.records.attempts import ATTEMPTS, LOG
 from rlbench.records.looks import DESIGN, Looks, record_looks
 from rlbench.report.cells import every_cell
 from tests.commands import json_of, killed_at, run_command, stderr_of, stdout_of
@@ -130,6 +131,25 @@ def test_a_refused_forced_run_keeps_its_failed_attempt_in_n(record_run: RecordRu
     store.withdraw()
     store.release()
     assert score_and_seeds(tmp_path / "results", "toy", "ppo", "Catch")[1] == 1
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "1")])
+def test_a_forced_run_that_cannot_be_built_leaves_its_record(
+    jobs: tuple[str, ...], record_run: RecordRun, results: Path
+) -> None:
+    folder = record_run([10.0, 20.0], suite="toy", algo="reinforce", task="CartPole-v1")
+    (folder / "checkpoint" / "best").mkdir(parents=True)
+
+    def content() -> dict[str, bytes]:
+        return {
+            p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name not in {".lock", ATTEMPTS, LOG}
+        }
+
+    before = content()
+    line = ["run", "toy", "reinforce", "CartPole-v1", "--force", "--update-engine", "numpy", *jobs, "--quiet"]
+    assert "update_engine=numpy: only" in stderr_of([*line, "--results", str(results)])
+    assert (content(), (folder / "checkpoint" / "best").is_dir()) == (before, True)
+    assert not list(folder.glob("attempt-*"))
 
 
 INVERTED = {"suite": "mujoco", "algo": "ppo", "task": "InvertedPendulum-v4"}
