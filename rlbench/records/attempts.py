@@ -1,13 +1,12 @@
-"""Attempts at a run: those that ``--force`` puts aside, a log of all processes, and lines for begin and end of each.
+"""Attempts at a run: a log of all its processes, and a line for the begin and the end of each.
 
-Log and lines are in the run's folder and survive ``--force``; neither holds a score.
+Both files are in the run's folder and survive ``--force``; neither holds a score.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,6 @@ LOG = "log.txt"
 ATTEMPTS = "attempts.jsonl"
 TAIL = 4096  # bytes at the end of a log that hold its last line
 MAX_RESUMPTIONS = 1000  # of a record
-ATTEMPT_PARTS = ("epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
 
 
 def open_log(folder: Path) -> IO[bytes]:
@@ -139,52 +137,3 @@ def _saved_threads(folder: Path) -> dict[str, object]:
 def attempt_count(folder: Path) -> int:
     """Count the processes that have begun the run."""
     return sum(line.get("event") == "begun" for line in read_attempts(folder))
-
-
-def set_aside(folder: Path) -> Path | None:
-    """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt.
-
-    Return the attempt's folder; None where the record has nothing but settings, and is no attempt.
-    """
-    present, spec_file = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()], folder / "spec.json"
-    crash = folder / "crash.txt"
-    if present == [crash] and crash.stat().st_size == 0:  # of a process that was killed before its first epoch
-        crash.unlink()
-        present = []
-    if not present:
-        return None
-    aside = _attempt_folder(folder, present)
-    with files.writing(aside):
-        aside.mkdir(exist_ok=True)
-        faults.point("aside.made")
-        if spec_file.exists():
-            disk.replace(aside / spec_file.name, spec_file.read_bytes())
-        for part in reversed(present):  # the outcome before the epochs that it counts
-            part.rename(aside / part.name)
-            faults.point("aside.moved")
-        disk.sync(folder)
-    return aside
-
-
-def restore(folder: Path, aside: Path) -> None:
-    """Undo ``set_aside``; what a kill leaves in ``aside`` is where the next ``set_aside`` moves the rest."""
-    spec_file = aside / "spec.json"
-    with suppress(OSError):
-        if spec_file.exists():
-            disk.replace(folder / spec_file.name, spec_file.read_bytes())
-        for part in ATTEMPT_PARTS:  # the epochs before the outcome that counts them
-            if (aside / part).exists():
-                (aside / part).rename(folder / part)
-                faults.point("aside.restored")
-        spec_file.unlink(missing_ok=True)
-        aside.rmdir()
-
-
-def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
-    """Folder of the attempt: the last one if a crash interrupted the move into it, else a new one."""
-    names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
-    number = max((int(match[1]) for match in names if match), default=0)
-    last = folder / f"attempt-{number}"
-    heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
-    interrupted_move = last.is_dir() and not any((last / part.name).exists() for part in parts)
-    return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"

@@ -109,6 +109,7 @@ def opened(folder: Path, name: str, digest: str) -> Iterator[str]:
 
     Raises:
         RefusedFile: it is missing or damaged.
+        OSError: the limit of open files is reached.
     """
     path = folder / name
     damage = RefusedFile(f"{path}: missing or damaged; restore it, or start over with --force")

@@ -28,7 +28,8 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
-from rlbench.records.attempts import ATTEMPT_PARTS, note_resumption, restore, resumptions, set_aside
+from rlbench.records.aside import ATTEMPT_PARTS, restore, set_aside
+from rlbench.records.attempts import note_resumption, resumptions
 from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome

@@ -28,9 +28,8 @@ def progress(steps: int) -> Progress:
 def ending(
     of: Job, status: str = "done", *, started: bool = True, outcome: Outcome | None = None, reason: str = "why"
 ) -> Ending:
-    paused = {"is_paused": reason.startswith("--until")}
-    kept = {"log": None, "attempts": None, "outcome": outcome}
-    return Ending(job=of, status=status, reason=reason, started=started, **paused, **kept)
+    rest = {"is_paused": reason.startswith("--until"), "log": None, "attempts": None}
+    return Ending(job=of, status=status, reason=reason, outcome=outcome, started=started, **rest)
 
 
 def interrupted_at(steps: int) -> Outcome:

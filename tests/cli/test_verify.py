@@ -13,7 +13,7 @@ from rlbench import checkpoint
 from rlbench import run as training
 from rlbench.cli.app import main
 from rlbench.config.run import Runtime, Spec
-from rlbench.records import attempts, files, store
+from rlbench.records import aside, files, store
 from rlbench.report.integrity import verify_records
 from rlbench.report.reference_table import DATA
 from tests.commands import json_of, run_process, stderr_of, stdout_of
@@ -122,7 +122,7 @@ def test_folder_without_records_is_refused(tmp_path: Path) -> None:
 
 def test_an_attempt_is_verified_with_its_run(record_run: RecordRun) -> None:
     folder = record_run([1.0])
-    attempts.set_aside(folder)
+    aside.set_aside(folder)
     assert f"type: rlbench verify {folder}" in stderr_of(f"verify {folder / 'attempt-1'}")
     assert printed(str(folder), code=0)
 

@@ -259,8 +259,8 @@ def test_an_import_that_is_killed_gives_no_score_until_it_is_repeated(tmp_path: 
         else:
             assert not list(results.rglob(imported.FILE))
         assert curves(results, scores) == 0
-        measured = cell_of(results).measured
-        assert measured is not None and measured.scores == (*scores,) and not list(results.rglob(imported.UNFINISHED))
+        score = cell_of(results).measured
+        assert score is not None and score.scores == (*scores,) and not list(results.rglob(imported.UNFINISHED))
     assert number > 9
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rlbench import suites
 from rlbench.errors import RefusedFile, UsageError
-from rlbench.records import attempts, files, store
+from rlbench.records import aside, files, store
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.epochs import line_of
 from rlbench.records.locks import FolderLock
@@ -313,13 +313,13 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: RecordRun) 
 
 def test_settings_without_an_epoch_are_no_attempt(record_run: RecordRun) -> None:
     folder = record_run([1.0])
-    for part in attempts.ATTEMPT_PARTS[:-1]:
+    for part in aside.ATTEMPT_PARTS[:-1]:
         (folder / part).unlink(missing_ok=True)
     (folder / "crash.txt").touch()  # of a process that was killed while it set its networks up
-    assert attempts.set_aside(folder) is None
+    assert aside.set_aside(folder) is None
     assert {path.name for path in folder.iterdir()} <= {"spec.json", ".lock"}
     (folder / "crash.txt").write_text("Fatal Python error")
-    assert attempts.set_aside(folder) == folder / "attempt-1"
+    assert aside.set_aside(folder) == folder / "attempt-1"
 
 
 def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordRun) -> None:
@@ -335,7 +335,7 @@ def test_a_record_that_is_put_aside_while_it_is_read_is_read_again(
     folder, read = record_run([1.0, 2.0]), store.read_epochs
 
     def read_late(path: Path, *, complete: bool) -> tuple[Epoch, ...]:
-        attempts.set_aside(path)
+        aside.set_aside(path)
         return read(path, complete=complete)
 
     monkeypatch.setattr(store, "read_epochs", read_late)

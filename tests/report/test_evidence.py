@@ -211,10 +211,10 @@ def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
 
 def test_a_wheel_gives_no_verdict_of_another_reference_or_option() -> None:
     wheel = Evidence(RUNS, None, own_only=False)
-    measured = [cell for cell in wheel.cells(["mujoco"]) if cell.measured]
+    by_default = [cell for cell in wheel.cells(["mujoco"]) if cell.measured]
     for options in ({"alpha": 0.01}, {"share": 0.2}):
         cells = [cell for cell in wheel.cells(["mujoco"], **options) if cell.measured]
-        assert len(cells) == len(measured)
+        assert len(cells) == len(by_default)
         assert {(cell.verdict.word, cell.at, cell.test) for cell in cells} == {("NOT COMPARABLE", None, None)}
         assert pooled_rows(cells) == []
     with select_references(name="OpenAI Baselines"):
@@ -222,7 +222,7 @@ def test_a_wheel_gives_no_verdict_of_another_reference_or_option() -> None:
     words = {cell.verdict.word for cell in cells if cell.documented and cell.documented.system == "OpenAI Baselines"}
     assert words == {"NOT COMPARABLE"}
     others = [cell for cell in cells if cell.documented and cell.documented.system != "OpenAI Baselines"]
-    assert others and all(cell in measured for cell in others)
+    assert others and all(cell in by_default for cell in others)
 
 
 @pytest.mark.parametrize(

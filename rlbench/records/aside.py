@@ -1,0 +1,61 @@
+"""Attempts at a run that ``--force`` puts aside: records of their own, in ``attempt-1`` and so on of the run's folder."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from rlbench import disk, faults
+from rlbench.records import files
+
+ATTEMPT_PARTS = ("epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt.
+
+    Return the attempt's folder; None where the record has nothing but settings, and is no attempt.
+    """
+    present, spec_file = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()], folder / "spec.json"
+    crash = folder / "crash.txt"
+    if present == [crash] and crash.stat().st_size == 0:  # of a process that was killed before its first epoch
+        crash.unlink()
+        present = []
+    if not present:
+        return None
+    aside = _attempt_folder(folder, present)
+    with files.writing(aside):
+        aside.mkdir(exist_ok=True)
+        faults.point("aside.made")
+        if spec_file.exists():
+            disk.replace(aside / spec_file.name, spec_file.read_bytes())
+        for part in reversed(present):  # the outcome before the epochs that it counts
+            part.rename(aside / part.name)
+            faults.point("aside.moved")
+        disk.sync(folder)
+    return aside
+
+
+def restore(folder: Path, aside: Path) -> None:
+    """Undo ``set_aside``; what a kill leaves in ``aside`` is where the next ``set_aside`` moves the rest."""
+    spec_file = aside / "spec.json"
+    with suppress(OSError):
+        if spec_file.exists():
+            disk.replace(folder / spec_file.name, spec_file.read_bytes())
+        for part in ATTEMPT_PARTS:  # the epochs before the outcome that counts them
+            if (aside / part).exists():
+                (aside / part).rename(folder / part)
+                faults.point("aside.restored")
+        spec_file.unlink(missing_ok=True)
+        aside.rmdir()
+
+
+def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
+    """Folder of the attempt: the last one if a crash interrupted the move into it, else a new one."""
+    names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
+    number = max((int(match[1]) for match in names if match), default=0)
+    last = folder / f"attempt-{number}"
+    heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
+    interrupted_move = last.is_dir() and not any((last / part.name).exists() for part in parts)
+    return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"
