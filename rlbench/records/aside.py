@@ -1,4 +1,4 @@
-"""Attempts at a run that ``--force`` puts aside: records of their own, in ``attempt-1`` and so on of the run's folder."""
+"""Attempts at a run that ``--force`` puts aside: records of their own, in ``attempt-1`` and so on beside it."""
 
 from __future__ import annotations
 
