@@ -125,7 +125,7 @@ def _affordable(
         return
     rlbench_cells = _measured_cells(evidence, suites)
     others = f", {choice.unknown} of unknown length" if choice.unknown else ""
-    others += f", {count_text(choice.short, 'cell')} without enough seeds in --seeds" if choice.short else ""
+    others += f", {count_text(choice.short, 'cell')} in need of more seeds than are planned" if choice.short else ""
     summary = (
         f"{count_text(len(choice.rows), 'verdict')} in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
         f"the cheapest first; {choice.beyond} more cells do not fit{others}"

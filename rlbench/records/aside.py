@@ -47,6 +47,8 @@ def restore(folder: Path, aside: Path) -> None:
             if (aside / part).exists():
                 (aside / part).rename(folder / part)
                 faults.point("aside.restored")
+        if not spec_file.exists():
+            (folder / spec_file.name).unlink()  # the record had none, and stays refused
         spec_file.unlink(missing_ok=True)
         aside.rmdir()
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from itertools import pairwise
+from os.path import lexists
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -26,6 +28,7 @@ FILE: Final = "curve.json"
 UNFINISHED: Final = ".unfinished"  # beside the seeds of a cell: those of an import that is not yet whole
 MAX_POINTS: Final = 400_000  # points that a sealed line holds
 DISTINCT: Final = 3
+MAX_NAMED_SEEDS: Final = 10  # missing ones, in a message
 PATIENCE: Final = 10.0  # seconds that an import waits for another one into the same folder
 MAX_STEP: Final = 2**53
 MAX_SEED: Final = 2**31
@@ -85,8 +88,8 @@ def curve_folders(results: Path) -> Iterator[Path]:
         RefusedFile: a curve is reached by a link, or has another one in its folder; or an import is not whole.
     """
     for root, names, file_names in disk.walk(results):
-        if UNFINISHED in file_names and Path(root).name == "imported":
-            raise RefusedFile(f"{root}: an import was broken off or is under way; type it again")
+        if UNFINISHED in file_names and Path(root).absolute().name == "imported":
+            raise RefusedFile(f"{root}: {_broken_off(Path(root))}")
         names[:] = sorted(name for name in names if not name.startswith("."))
         if FILE in file_names and Path(root).name.startswith("seed="):
             files.refuse_links(Path(root), results)
@@ -109,7 +112,7 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
     for curve in curves:
         cells.setdefault(curve_folder(curve, results).parent, set()).add(curve.seed)
     new = [_new_text(curve, results) is not None for curve in curves]
-    if not any(new) and not any((cell / UNFINISHED).exists() for cell in cells):
+    if not any(new) and not any(lexists(cell / UNFINISHED) for cell in cells):
         return new
     with disk.refusing(results), disk.locked(results, patience=PATIENCE, required=False):  # against another import
         texts = [_new_text(curve, results) for curve in curves]
@@ -125,14 +128,27 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
                 faults.point("lock.made")
                 files.replace(folder / FILE, text + "\n")
         for cell in cells:
-            if all((cell / f"seed={seed}" / FILE).exists() for seed in _unfinished_seeds(cell)):
+            if not _missing_seeds(cell):
                 (cell / UNFINISHED).unlink()
+    if unfinished := next((cell for cell in cells if lexists(cell / UNFINISHED)), None):
+        raise UsageError(f"{unfinished}: {_broken_off(unfinished)}")
     return [text is not None for text in texts]
 
 
 def _unfinished_seeds(cell: Path) -> set[int]:
-    path = cell / UNFINISHED
-    return {int(seed) for seed in re.findall(r"[0-9]{1,10}", files.read_text(path))} if path.exists() else set()
+    with suppress(RefusedFile):  # no text, which the next import replaces
+        return {int(seed) for seed in re.findall(r"[0-9]{1,10}", files.read_text(cell / UNFINISHED))}
+    return set()
+
+
+def _missing_seeds(cell: Path) -> list[int]:
+    return sorted(seed for seed in _unfinished_seeds(cell) if not (cell / f"seed={seed}" / FILE).exists())
+
+
+def _broken_off(cell: Path) -> str:
+    missing = ", ".join(map(str, _missing_seeds(cell)[:MAX_NAMED_SEEDS]))
+    lacks = f", and lacks seeds {missing}" if missing else ""
+    return f"an import was broken off or is under way{lacks}; type it again, or remove the folder"
 
 
 def _new_text(curve: ImportedCurve, results: Path) -> str | None:

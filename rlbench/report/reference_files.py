@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -38,9 +38,26 @@ MAX_FILE_ROWS: Final = 10_000  # rows of a CSV file
 MAX_ROWS: Final = 100_000  # of all sources of a TOML file, and points of their curves
 MAX_TOML_BYTES: Final = 2**18  # bytes; the parser takes time and memory by the square of the dots of a key
 MAX_COUNT: Final = 10**15
+MAX_EXPONENT: Final = 320  # of ten, in a number
 
 _FILES: ContextVar[tuple[Path, ...]] = ContextVar("_FILES", default=())
 _NAME: ContextVar[str] = ContextVar("_NAME", default="")
+
+
+def _decimal(text: str) -> Decimal:
+    """The number with its last printed digit.
+
+    Raises:
+        ValueError: its exponent is beyond those of float.
+    """
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("Infinity")
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
+        raise ValueError(f"{printable(text, 40)} is no finite number, or has too many digits")
+    return number
 
 
 def _check_plain_name(text: str) -> str:
@@ -49,7 +66,11 @@ def _check_plain_name(text: str) -> str:
     return check_name(text) if text else text
 
 
-Printed: TypeAlias = Annotated[Decimal, BeforeValidator(lambda value: Decimal(value) if type(value) is int else value)]
+Printed: TypeAlias = Annotated[
+    Decimal,
+    BeforeValidator(lambda value: Decimal(value) if type(value) is int else value),
+    AfterValidator(lambda value: _decimal(str(value))),
+]
 Name: TypeAlias = Annotated[str, AfterValidator(lambda text: text and check_name(text))]
 
 
@@ -162,7 +183,7 @@ def read_references(path: Path) -> tuple[OutsideScore, ...]:
         text = _text(path, MAX_TOML_BYTES, links=True)
         if any(line.count(".") > DOTS for line in text.splitlines()):
             raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one a line")
-        content = tomllib.loads(text, parse_float=Decimal)
+        content = tomllib.loads(text, parse_float=_decimal)
         references = _REFERENCES.validate_python(content.get("reference", []))
     except ValidationError as error:
         raise RefusedFile(f"{path}: {_fault(error, 'reference')}") from None

@@ -255,7 +255,7 @@ def test_an_import_that_is_killed_gives_no_score_until_it_is_repeated(tmp_path: 
         if begun:
             for line in (words, ["verify"], ["table", "mujoco", "--results"]):
                 error = refusal_of([*line, str(results / "results")])
-                assert "an import was broken off or is under way; type it again" in error
+                assert "an import was broken off or is under way" in error
         else:
             assert not list(results.rglob(imported.FILE))
         assert curves(results, scores) == 0
@@ -264,14 +264,24 @@ def test_an_import_that_is_killed_gives_no_score_until_it_is_repeated(tmp_path: 
     assert number > 9
 
 
-def test_another_import_does_not_end_one_that_was_broken_off(tmp_path: Path) -> None:
+def test_another_import_does_not_end_one_that_was_broken_off(tmp_path: Path, monkeypatch: Patch) -> None:
     assert curves(tmp_path, [1.0]) == 0
     (cell,) = (tmp_path / "results").rglob("imported")
     (cell / imported.UNFINISHED).write_text("0 1 7")
     (tmp_path / "more.csv").write_text(f"task,seed,step,return\n{TASK},1,1000000,1.0\n")
     line = ["import", str(tmp_path / "more.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]
-    assert main(line) == 0
+    lack = "an import was broken off or is under way, and lacks seeds 7; type it again, or remove the folder"
+    assert f"{cell}: {lack}" in refusal_of(line)
     assert (cell / imported.UNFINISHED).read_text() == "0 1 7"
+    assert lack in refusal_of(["table", "mujoco", "--results", str(tmp_path / "results")])
+    monkeypatch.chdir(cell)
+    assert lack in refusal_of("table mujoco --results .")
+    for damage in (lambda path: path.symlink_to("nowhere"), lambda path: path.write_bytes(b"\xff")):
+        (cell / imported.UNFINISHED).unlink()
+        damage(cell / imported.UNFINISHED)
+        assert "type it again" in refusal_of("table mujoco --results .")
+        assert main(line) == 0 and not (cell / imported.UNFINISHED).exists()
+        (cell / imported.UNFINISHED).touch()
 
 
 @pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS])

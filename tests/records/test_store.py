@@ -322,6 +322,17 @@ def test_settings_without_an_epoch_are_no_attempt(record_run: RecordRun) -> None
     assert aside.set_aside(folder) == folder / "attempt-1"
 
 
+def test_what_was_put_aside_without_settings_comes_back_without_them(record_run: RecordRun, tmp_path: Path) -> None:
+    folder = record_run([1.0], suite="toy", task="Catch")
+    (folder / "spec.json").unlink()
+    names = {path.name for path in folder.iterdir()}
+    new = locked(suites.spec("toy", "dqn", "Catch"), tmp_path / "results", force=True)
+    assert new.folder == folder and (folder / "spec.json").exists()
+    new.withdraw()
+    new.release()
+    assert {path.name for path in folder.iterdir()} == names | {".lock"}
+
+
 def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordRun) -> None:
     folder = record_run([1.0])
     (folder / "spec.json").write_text("{", encoding="utf-8")

@@ -127,7 +127,7 @@ def test_an_inconclusive_cell_gets_seeds_beyond_the_tenth(
     assert "Catch" not in {cell["task"] for cell in json_of([*words, "--seeds", "0-11"])["include"]}
     assert "enough seeds" not in stdout_of(["plan", "toy", "ppo", *words[3:-1], "--seeds", "0-9"])
     for seeds in ("0-11", "0-9"):  # too few are missing, or none
-        assert ", 1 cell without enough seeds in --seeds" in stdout_of([*words[:-1], "--seeds", seeds])
+        assert ", 1 cell in need of more seeds than are planned" in stdout_of([*words[:-1], "--seeds", seeds])
 
 
 def test_chosen_seeds_cost_the_steps_that_they_lack() -> None:

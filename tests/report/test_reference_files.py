@@ -188,7 +188,9 @@ def test_table_show_and_check_accept_references(file: Path, monkeypatch: pytest.
     ("old", "new", "reason"),
     [
         ("3000.5", '"much"', "reference 1, scores 1, score"),
-        ("4000.0", "nan", "reference 1, scores 2, score"),
+        ("4000.0", "nan", "not TOML (nan is no finite number"),
+        ("4000.0", "1e999999999999999999999", "is no finite number, or has too many digits"),
+        ("std = 100", "std = 1e-999999999999999999999", "is no finite number, or has too many digits"),
         ('"Walker2d-v4"', '"Hopper-v3"', "Ours2026: mujoco/sac/Hopper-v4 has two scores; remove one"),
         ('"final"', '"finest"', "reference 1, estimator"),
         ("n = 5", "n = 0", "reference 1, n"),
