@@ -258,7 +258,8 @@ def print_plan(
         outcome, epochs = (record.outcome, record.epochs) if record is not None else (None, ())
         status = outcome.status if outcome else ("interrupted" if epochs else "new")
         done = epochs[-1].steps if epochs else 0
-        target = done if record and record.has_ended(pause) else Job(spec=spec, folder=folder, until=pause).steps
+        is_paused = status == "interrupted" and record is not None and record.has_ended(pause)
+        target = done if is_paused else Job(spec=spec, folder=folder, until=pause).steps
         steps = spec.budget.steps if status == "done" else max(target, done)
         rows.append({**_row(spec, folder, status, outcome), "env_steps": done, "steps": steps, "memory": need.total})
     text = "\n".join(sentences(_plan_lines(specs, rows, memory, results), terminal_width()))

@@ -161,6 +161,16 @@ def read_outcome(folder: Path) -> Outcome | None:
         return _OUTCOME.validate_json(files.unsealed_json(files.read_text(path), str(path)), strict=True)
 
 
+def remove_empty_crash(folder: Path) -> None:
+    """Remove the empty ``crash.txt`` and the lock of a process that was killed after the run's outcome."""
+    path, lock = folder / "crash.txt", FolderLock(folder)
+    with suppress(OSError, RefusedFile, UsageError):
+        if path.is_file() and path.stat().st_size == 0 and lock.acquire():
+            path.unlink()
+            faults.point("crash.removed")
+            lock.release()
+
+
 class Store:
     """One run's folder, held by one process."""
 

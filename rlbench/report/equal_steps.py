@@ -176,8 +176,8 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
 
     ``share`` replaces the margin's rule, as in ``margin_of``.
     """
-    curve, scored_runs = reference_curve(key), [run for run in runs.evaluated if run.has_curve]
-    if curve is None or not scored_runs:
+    curve, scored_runs = reference_curve(key), runs.evaluated
+    if curve is None or not scored_runs or not all(run.has_curve for run in scored_runs):
         return None
     failed = len(runs.failed)
     fewest = min(MIN_SEEDS, len(scored_runs) + failed)

@@ -292,7 +292,7 @@ def _profile(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
 def _interval(algo_scores: Sequence[AlgorithmScores], scale: str) -> Figure:
     rows = [(s, bootstrap(pooled_interquartile_mean, s.scores)) for s in algo_scores]
     figure, axes = _rows_of([s.algorithm for s in algo_scores])
-    _whiskers(axes, rows)
+    _whiskers(axes, rows, INTERVAL_SEEDS)
     for index, (algo, _) in enumerate(rows):
         if algo.references:
             level = float(pooled_interquartile_mean([[d] for d in algo.references]))
@@ -310,7 +310,7 @@ def _improvement(algo_scores: Sequence[AlgorithmScores]) -> Figure:
         raise UsageError("no finished run has a reference score to be compared with")
     rows = [(s, probability_of_improvement(s.scores, [[d] for d in s.references], fixed=True)) for s in with_references]
     figure, axes = _rows_of([s.algorithm for s in with_references])
-    _whiskers(axes, rows)
+    _whiskers(axes, rows, 2)
     axes.axvline(0.5, color="#6e7781", linewidth=0.9, linestyle=(0, (1, 2)))
     axes.set(xlim=(-0.03, 1.03), xlabel="probability that a run beats its published score")
     axes.set_title("Probability of improvement over the published scores")
@@ -329,11 +329,12 @@ def _rows_of(
     return figure, axes
 
 
-def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]]) -> None:
+def _whiskers(axes: Axes, rows: Sequence[tuple[AlgorithmScores, Estimate]], fewest: int) -> None:
+    """Draw each estimate, with its interval where every task has the ``fewest`` seeds."""
     styles = line_styles([algo.algorithm for algo, _ in rows])
     for index, (algo, interval) in enumerate(rows):
         color, _, marker = styles[algo.algorithm]
-        if min(map(len, algo.scores)) >= INTERVAL_SEEDS:
+        if min(map(len, algo.scores)) >= fewest:
             ends, level = [interval.low, interval.high], [index, index]
             axes.plot(ends, level, color=color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         axes.plot(interval.value, index, marker=marker, color=color, markersize=7, zorder=3)

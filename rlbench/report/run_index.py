@@ -304,9 +304,9 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
 
 
 def _at_end(score: Run, steps: int) -> Run:
-    """An imported final score at the steps of the reference, which may be fewer than a run of the suite takes."""
-    evaluations = tuple(evaluation._replace(env_steps=steps) for evaluation in score.evaluations)
-    return replace(score, evaluations=evaluations, budget=steps)
+    """An imported final score at the ``steps`` of the reference, where a run of the suite takes more."""
+    evaluations = tuple(e._replace(env_steps=min(e.env_steps, steps)) for e in score.evaluations)
+    return replace(score, evaluations=evaluations, budget=min(score.budget, steps))
 
 
 def _run(folder: Path, curve: ImportedCurve) -> Run:

@@ -18,7 +18,7 @@ from typing import Protocol
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import is_locked
-from rlbench.records.store import CHANGED_DURING_RUN, Record, read_record, refuse_other_run
+from rlbench.records.store import CHANGED_DURING_RUN, Record, read_record, refuse_other_run, remove_empty_crash
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
@@ -153,6 +153,7 @@ class Sweep:
         except RefusedFile as error:
             self._end(job, "refused", str(error))
             return True
+        remove_empty_crash(job.folder)
         if record.outcome is not None:
             self._end(job, record.outcome.status, record.outcome.reason, record.outcome)
         return True
@@ -265,12 +266,9 @@ def _may_retry(state: _JobState, event: Exited) -> bool:
 
 
 def _complete(record: Record, until: int | None) -> bool:
-    """Return whether nothing is left to do; a kill at the very end leaves files that a resume removes."""
+    """Return whether nothing is left to do; a crash at the very end leaves checkpoints that a resume removes."""
     if record.outcome is None or record.outcome.status != "done":
         return record.has_ended(until)
-    with suppress(OSError):
-        if (record.folder / "crash.txt").stat().st_size == 0:
-            return False
     folder = record.folder / "checkpoint"
     return not folder.is_dir() or all(path.name in {"best", "last"} for path in folder.iterdir())
 

@@ -89,7 +89,7 @@ def test_dry_run_counts_what_is_left_to_train(record_run: RecordRun) -> None:
     record_run([0.0, 0.5, 0.5], **CATCH, seed=1, status="interrupted")  # at 8,000 steps
     words = ["run", "toy", "dqn", "Catch", "--seeds", "0-2", "--dry-run", "--results", "results"]
     failed, begun, new, _, total = stdout_of([*words, "--until", "10000"]).splitlines()
-    assert failed.startswith("toy/dqn/Catch seed 0: failed")
+    assert failed.startswith("toy/dqn/Catch seed 0: failed, 4,000 of 12,000 steps")
     assert begun.startswith("toy/dqn/Catch seed 1: interrupted, 8,000 of 12,000 steps")
     assert new.startswith("toy/dqn/Catch seed 2: new, 12,000 steps")
     assert total.startswith("1 of 3 runs have ended or paused; training dqn on Catch, 2 runs: 16,000 steps")
@@ -104,8 +104,11 @@ def test_an_epoch_that_ends_past_its_multiple_pauses_a_run(tmp_path: Path) -> No
     line = [*words, "--results", str(tmp_path), "--device", "cpu"]
     pause = "paused at 504 steps by --until; the same command without it goes on"
     assert pause in run_command(line)[2]
+    (folder,) = tmp_path.rglob("seed=0")
+    (folder / "crash.txt").touch()  # of a process that was killed after the outcome
     out, error = run_command(line)[1:]
-    assert pause in error and "training dqn" not in error
+    assert pause in error and "training dqn" not in error and "died" not in error
+    assert not {"crash.txt", ".lock"} & {path.name for path in folder.iterdir()}
     assert "interrupted (--until 502 steps) at 504 steps" in out
     state, *_ = stdout_of([*line, "--dry-run"]).splitlines()
     assert state == "toy/dqn/Catch seed 0: interrupted, 504 of 504 steps"

@@ -19,6 +19,7 @@ from rlbench.cli.app import main
 from rlbench.records import imported
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
+from rlbench.report.reference_files import select_references
 from rlbench.report.run_index import gather
 from tests.commands import json_of, killed_at, line_of_refusal, refusal_of, run_command, stderr_of, stdout_of
 from tests.conftest import Patch, RecordRun
@@ -63,6 +64,24 @@ def test_final_scores_without_steps_count_at_the_end_alone(algorithm: str, task:
     (cell,) = (cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.measured)
     assert (cell.key.algorithm, cell.key.task, cell.measured and cell.measured.n) == (algorithm, task, 3)
     assert (cell.verdict.word != "PARTIAL", cell.at) == (True, None)
+
+
+def test_final_scores_end_no_longer_reference_and_hide_no_seed_at_equal_steps(tmp_path: Path) -> None:
+    np.savez(tmp_path / "s.npz", sac=np.array([[100.0], [110.0]]), tasks=np.array([TASK]))
+    words = ["--as", "mujoco/sac", "--results", str(tmp_path / "results")]
+    assert main(["import", str(tmp_path / "s.npz"), *words]) == 0
+    (tmp_path / "long.toml").write_text(
+        f"""[[reference]]
+        name = "Long"\ntitle = ""\nurl = ""\nversion = ""\nsuite = "mujoco"\nalgorithm = "sac"\nestimator = "final"
+        steps = 3_000_000\nscores = [{{ task = "{TASK}", score = 105.0, std = 9, n = 5 }}]"""
+    )
+    with select_references(files=[tmp_path / "long.toml"], name="Long"):
+        assert cell_of(tmp_path).verdict.word == "PARTIAL"
+    rows = [f"{TASK},{seed},{step},3500" for seed in (5, 6, 7) for step in (0, 500_000, 1_000_000)]
+    (tmp_path / "c.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+    assert main(["import", str(tmp_path / "c.csv"), *words]) == 0
+    cell = cell_of(tmp_path)
+    assert cell.measured is not None and (cell.measured.n, cell.at) == (5, None)
 
 
 @pytest.mark.parametrize("name", ["SAC", "sac ", "mysac"])

@@ -330,7 +330,7 @@ def test_what_was_put_aside_without_settings_comes_back_without_them(record_run:
     assert new.folder == folder and (folder / "spec.json").exists()
     new.withdraw()
     new.release()
-    assert {path.name for path in folder.iterdir()} == names | {".lock"}
+    assert {path.name for path in folder.iterdir()} == names
 
 
 def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordRun) -> None:

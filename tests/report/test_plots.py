@@ -104,6 +104,18 @@ def test_plot_counts_them_where_there_is_nothing_to_draw(record_run: RecordRun) 
     assert note == "1 run of another protocol: left out" and "no finished run of toy to draw" in error
 
 
+def test_bootstrap_intervals_of_fewer_than_five_seeds_are_not_drawn(
+    two_algorithms: Path, record_seeds: RecordSeeds
+) -> None:
+    def bars(kind: Kind) -> int:
+        (axes,) = draw("toy", kind, Evidence(two_algorithms), tasks=["Catch"]).axes
+        return len(axes.collections) if kind == "profile" else sum(line.get_linewidth() == 5 for line in axes.lines)
+
+    assert (bars("interval"), bars("profile"), bars("improvement")) == (0, 0, 2)
+    record_seeds([-0.6, 0.7], [-0.6, 0.8], [-0.6, 0.9], start=2, suite="toy", task="Catch", algo="c51")
+    assert (bars("interval"), bars("profile"), bars("improvement")) == (1, 1, 2)
+
+
 def test_title_appears_literally_above_a_figure(two_algorithms: Path) -> None:
     words = ["plot", "toy", "--output", "titled.svg", "--results", "results", "--title"]
     assert main([*words, "Toys,\x0b$5 each$ \udcfc"]) == 0
