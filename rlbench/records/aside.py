@@ -59,5 +59,8 @@ def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
     heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
-    interrupted_move = last.is_dir() and not any((last / part.name).exists() for part in parts)
+    first_inside = next(
+        (place for place, part in enumerate(ATTEMPT_PARTS) if (last / part).exists()), len(ATTEMPT_PARTS)
+    )
+    interrupted_move = last.is_dir() and all(ATTEMPT_PARTS.index(part.name) < first_inside for part in parts)
     return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"

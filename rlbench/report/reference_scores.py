@@ -143,7 +143,7 @@ def _score(outside: OutsideScore) -> ReferenceScore:
         dataset=row.dataset,
         protocol=reference.protocol,
         kind=reference.kind,
-        resolution=last_digit(str(row.score)),
+        resolution=last_digit(f"{row.score:f}"),
     )
 
 

@@ -322,6 +322,18 @@ def test_settings_without_an_epoch_are_no_attempt(record_run: RecordRun) -> None
     assert aside.set_aside(folder) == folder / "attempt-1"
 
 
+def test_a_failed_attempt_is_no_part_of_the_record_beside_it(record_run: RecordRun) -> None:
+    folder = record_run([], status="failed")
+    attempt = aside.set_aside(folder)
+    record_run([1.0], status=None)  # as a killed process leaves it, with equal settings
+    (folder / "checkpoint").mkdir()
+    second = aside.set_aside(folder)
+    assert attempt is not None and second is not None and attempt != second
+    aside.restore(folder, second)
+    assert {path.name for path in attempt.iterdir()} == {"spec.json", "outcome.json"}
+    assert (folder / "epochs.jsonl").exists() and not (folder / "outcome.json").exists()
+
+
 def test_what_was_put_aside_without_settings_comes_back_without_them(record_run: RecordRun, tmp_path: Path) -> None:
     folder = record_run([1.0], suite="toy", task="Catch")
     (folder / "spec.json").unlink()

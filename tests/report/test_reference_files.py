@@ -59,7 +59,9 @@ def test_outside_reference_is_secondary_until_it_is_chosen(file: Path) -> None:
     assert cell_of(HOPPER) == before
 
 
-@pytest.mark.parametrize(("text", "resolution"), [("20.0", 0.1), ("20", 1.0), ("20.01", 0.01), ("1000.0", 0.1)])
+@pytest.mark.parametrize(
+    ("text", "resolution"), [("20.0", 0.1), ("20", 1.0), ("20.01", 0.01), ("1000.0", 0.1), ("3e3", 1.0)]
+)
 def test_a_printed_zero_is_a_digit_of_a_score(text: str, resolution: float, file: Path, tmp_path: Path) -> None:
     file.write_text(TEXT.replace("3000.5", text))
     with select_references(files=[file], name="Ours2026"):
