@@ -17,11 +17,10 @@ def set_aside(folder: Path) -> Path | None:
 
     Return the attempt's folder; None where the record has nothing but settings, and is no attempt.
     """
-    present, spec_file = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()], folder / "spec.json"
-    crash = folder / "crash.txt"
-    if present == [crash] and crash.stat().st_size == 0:  # of a process that was killed before its first epoch
+    crash, spec_file = folder / "crash.txt", folder / "spec.json"
+    if crash.exists() and crash.stat().st_size == 0:  # of a process that was killed
         crash.unlink()
-        present = []
+    present = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()]
     if not present:
         return None
     aside = _attempt_folder(folder, present)
@@ -59,8 +58,6 @@ def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
     heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
-    first_inside = next(
-        (place for place, part in enumerate(ATTEMPT_PARTS) if (last / part).exists()), len(ATTEMPT_PARTS)
-    )
-    interrupted_move = last.is_dir() and all(ATTEMPT_PARTS.index(part.name) < first_inside for part in parts)
+    places = [place for place, part in enumerate(ATTEMPT_PARTS) if (last / part).exists()]  # the last parts move first
+    interrupted_move = last.is_dir() and all(ATTEMPT_PARTS.index(part.name) < min(places, default=9) for part in parts)
     return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"
