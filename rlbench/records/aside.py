@@ -9,7 +9,10 @@ from pathlib import Path
 from rlbench import disk, faults
 from rlbench.records import files
 
-ATTEMPT_PARTS = ("epochs.jsonl", "outcome.json", "checkpoint", "failure.txt", "crash.txt")
+ATTEMPT_PARTS = ("epochs.jsonl", "checkpoint", "failure.txt", "crash.txt", "outcome.json")
+"""In the order in which they come back: a run without its outcome is an unfinished one, and resumes."""
+
+MOVING = ".moving"  # in an attempt's folder until a move into it, or back, has ended
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -26,38 +29,41 @@ def set_aside(folder: Path) -> Path | None:
     aside = _attempt_folder(folder, present)
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
+        (aside / MOVING).touch()
         faults.point("aside.made")
         if spec_file.exists():
             disk.replace(aside / spec_file.name, spec_file.read_bytes())
-        for part in reversed(present):  # the outcome before the epochs that it counts
+        for part in reversed(present):
             part.rename(aside / part.name)
             faults.point("aside.moved")
+        (aside / MOVING).unlink()
         disk.sync(folder)
     return aside
 
 
 def restore(folder: Path, aside: Path) -> None:
-    """Undo ``set_aside``; what a kill leaves in ``aside`` is where the next ``set_aside`` moves the rest."""
+    """Undo ``set_aside``; where a kill ends it, the next ``set_aside`` moves the rest into ``aside`` again."""
     spec_file = aside / "spec.json"
     with suppress(OSError):
+        (aside / MOVING).touch()
         if spec_file.exists():
             disk.replace(folder / spec_file.name, spec_file.read_bytes())
-        for part in ATTEMPT_PARTS:  # the epochs before the outcome that counts them
+        for part in ATTEMPT_PARTS:
             if (aside / part).exists():
                 (aside / part).rename(folder / part)
                 faults.point("aside.restored")
         if not spec_file.exists():
             (folder / spec_file.name).unlink()  # the record had none, and stays refused
         spec_file.unlink(missing_ok=True)
+        (aside / MOVING).unlink()
         aside.rmdir()
 
 
 def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
-    """Folder of the attempt: the last one if a crash interrupted the move into it, else a new one."""
+    """Folder of the attempt: the last one if a kill ended a move into it, else a new one."""
     names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
-    heads = [path.read_bytes() for path in (last / "spec.json", folder / "spec.json") if path.exists()]
-    places = [place for place, part in enumerate(ATTEMPT_PARTS) if (last / part).exists()]  # the last parts move first
-    interrupted_move = last.is_dir() and all(ATTEMPT_PARTS.index(part.name) < min(places, default=9) for part in parts)
-    return last if interrupted_move and len(set(heads)) < 2 else folder / f"attempt-{number + 1}"
+    is_unfinished = last.is_dir() and ((last / MOVING).exists() or not any(last.iterdir()))
+    is_unfinished = is_unfinished and not any((last / part.name).exists() for part in parts)  # else the run went on
+    return last if is_unfinished else folder / f"attempt-{number + 1}"

@@ -227,7 +227,8 @@ class Store:
 
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything, and restore what it put aside."""
-        if self.died or not self._lock.intact() or any((self.folder / part).exists() for part in ATTEMPT_PARTS[:-1]):
+        parts = (self.folder / part for part in ATTEMPT_PARTS if part != "crash.txt")
+        if self.died or not self._lock.intact() or any(part.exists() for part in parts):
             return
         if self._aside is not None:
             restore(self.folder, self._aside)

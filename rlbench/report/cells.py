@@ -189,7 +189,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
-    test_scores = centred(_test_scores(scored_runs, scores, reference), estimator)
+    test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
     too_long = reference is not None and not runs.of_imported and is_longer(reference, runs.budget)
@@ -222,7 +222,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
         note="",
         margin=tolerance,
         test=test,
-        scores=(*test_scores, *failed_scores),
+        scores=tuple(centred((*test_scores, *failed_scores), estimator)),
         shortfall_percent=shortfall_percent(test, reference.score, on_scale(scale, estimator)) if reference else None,
         at=at,
         all_scores=whole.scores if whole is not None else (),
@@ -251,6 +251,7 @@ def _test_scores(runs: Sequence[Run], scores: Sequence[float], reference: Refere
 
 
 def _test(key: CellKey, reference: ReferenceScore, tolerance: float, level: float, scores: Sequence[float]) -> CellTest:
+    scores = centred(scores, reference.estimator)
     std, n = (0.0, 2) if reference.source == OPTIMUM else (reference.std, reference.n or 1)  # an optimum has no error
     if n > 1:
         return welch_test(scores, reference.score, std, n, tolerance, level)

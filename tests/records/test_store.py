@@ -313,7 +313,7 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: RecordRun) 
 
 def test_settings_without_an_epoch_are_no_attempt(record_run: RecordRun) -> None:
     folder = record_run([1.0])
-    for part in aside.ATTEMPT_PARTS[:-1]:
+    for part in aside.ATTEMPT_PARTS:
         (folder / part).unlink(missing_ok=True)
     (folder / "crash.txt").touch()  # of a process that was killed while it set its networks up
     assert aside.set_aside(folder) is None
@@ -332,6 +332,17 @@ def test_a_failed_attempt_is_no_part_of_the_record_beside_it(record_run: RecordR
     aside.restore(folder, second)
     assert {path.name for path in attempt.iterdir()} == {"spec.json", "outcome.json"}
     assert (folder / "epochs.jsonl").exists() and not (folder / "outcome.json").exists()
+
+
+def test_a_run_that_went_on_after_a_killed_force_is_an_attempt_of_its_own(record_run: RecordRun) -> None:
+    folder = record_run([1.0])
+    (folder / "checkpoint").mkdir()
+    attempt = aside.set_aside(folder)
+    assert attempt is not None and not (attempt / aside.MOVING).exists()
+    (attempt / aside.MOVING).touch()  # as if a kill had left it
+    record_run([2.0])
+    (folder / "checkpoint").mkdir()
+    assert aside.set_aside(folder) == folder / "attempt-2"
 
 
 def test_what_was_put_aside_without_settings_comes_back_without_them(record_run: RecordRun, tmp_path: Path) -> None:

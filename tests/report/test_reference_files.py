@@ -15,7 +15,7 @@ from rlbench.report.reference_files import select_references
 from rlbench.report.reference_scores import ReferenceCell, curve_of, reference_cells
 from rlbench.report.reference_table import CellKey
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.conftest import RecordSeeds
+from tests.conftest import RecordRun, RecordSeeds
 
 TEXT = """
 [[reference]]
@@ -87,6 +87,21 @@ def test_an_interquartile_mean_is_tested_as_one(file: Path, tmp_path: Path) -> N
     assert cell.measured is not None and cell.measured.low is not None and cell.measured.high is not None
     assert (cell.measured.score, cell.verdict.word, mean(cell.scores)) == (88.0, "INCONCLUSIVE", pytest.approx(88.0))
     assert (cell.measured.low + cell.measured.high) / 2 == pytest.approx(88.0)
+
+
+def test_a_failed_seed_has_its_weight_in_an_interquartile_mean(
+    file: Path, record_run: RecordRun, tmp_path: Path
+) -> None:
+    file.write_text(TEXT.replace('"final"', '"final-iqm"').replace("3000.5", "3000.0"))
+    for seed, score in enumerate((2_990.0, 2_995.0, 3_005.0, 3_010.0)):
+        record_run([0.0, *[score] * 200], suite="mujoco", algo="sac", task="Hopper-v4", seed=seed)
+    record_run([0.0], suite="mujoco", algo="sac", task="Hopper-v4", seed=4, status="failed")
+    with select_references(files=[file], name="Ours2026"):
+        cell = next(cell for cell in every_cell(["mujoco"], tmp_path / "results") if cell.key == HOPPER)
+    assert cell.measured is not None and len(cell.scores) == 5
+    assert mean(cell.scores) == pytest.approx(cell.measured.score) == pytest.approx((2_990 + 2_995 + 3_005) / 3)
+    assert cell.test is not None and cell.test.shortfall is not None
+    assert cell.test.shortfall > 3_000 - cell.measured.score
 
 
 def test_outside_reference_is_used_for_cells_without_a_packaged_one(file: Path) -> None:
