@@ -120,8 +120,11 @@ def opened(folder: Path, name: str, digest: str) -> Iterator[str]:
             raise damage
         try:
             yield f"/proc/self/fd/{file.fileno()}"
-        except FileNotFoundError:  # so safetensors calls an open file that no descriptor is left for
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
+        except (FileNotFoundError, RuntimeError) as error:  # so safetensors and torch report a lack of descriptors
+            limit = os.strerror(errno.EMFILE)
+            if isinstance(error, RuntimeError) and limit not in str(error):
+                raise
+            raise OSError(errno.EMFILE, limit) from None
 
 
 def current(folder: Path) -> Path:
