@@ -22,7 +22,7 @@ from rlbench.ops.state_dict import SEPARATOR, State
 from rlbench.records import files, manifest
 from rlbench.records.manifest import Manifest
 
-SHARD_BYTES = 256 * 2**20  # bytes of one safetensors file, about: bounds what saving a large ring needs beside it
+SHARD_BYTES = 256 * 2**20  # about one safetensors file; bounds the extra memory of saving a large ring
 
 
 def save(folder: Path, state: State) -> None:
@@ -95,7 +95,7 @@ def discard(folder: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Finish a swap that a crash interrupted, and remove its temporary folders; the caller holds the lock.
+    """Undo or finish a swap that a crash interrupted, and remove temporary folders; the caller holds the lock.
 
     Raises:
         RefusedFile: a link or a special file is in the place of a folder.

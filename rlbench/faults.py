@@ -11,7 +11,7 @@ from collections import Counter
 from typing import AnyStr, Final
 
 VARIABLE: Final = "RLBENCH_FAULT"
-EXIT_CODE: Final = 137  # the exit code, as a shell reports it of kill -9
+EXIT_CODE: Final = 137  # as a shell reports kill -9
 
 _passes: Counter[str] = Counter()
 

@@ -1,4 +1,4 @@
-"""Build a run from its Spec. Only the modules of this package name concrete classes."""
+"""Build a run from its Spec. The modules of this package choose the class of every object."""
 
 from __future__ import annotations
 

@@ -78,7 +78,11 @@ class SweepOptions:
 
 
 def parse_jobs(text: str | None) -> int | None:
-    """Parse ``--jobs``: a number of processes, or ``auto`` for None."""
+    """Parse ``--jobs``: a number of processes; None for ``auto`` and without the option.
+
+    Raises:
+        UsageError: it is neither.
+    """
     if text is None or text == "auto":
         return None
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= 500:
@@ -175,7 +179,7 @@ def _jobs(
 
 
 def command_line(options: SweepOptions, job: Job, device: str | None) -> list[str]:
-    """Build the command line of one job, on ``device`` or the requested one; the executor adds ``--force``."""
+    """Build the command line of one job, on ``device`` or the requested one; executors add ``--force``, ``--pipe``."""
     spec = job.spec
     folder, results = job.folder.absolute(), options.results.absolute()
     files.refuse_links(folder, results)  # another may have linked it since the sweep began

@@ -89,7 +89,7 @@ class Table:
         """A column of numbers ``[N]``; with ``gaps`` an empty cell is NaN, which no cell may hold in writing.
 
         Raises:
-            RefusedFile: a cell is no number, or NaN; the message names the line.
+            RefusedFile: a cell is no number, or NaN; the message names the row, counted without the header.
         """
         texts = self.columns[name]
         values = np.fromiter(map(_number, texts), np.float64)

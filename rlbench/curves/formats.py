@@ -327,7 +327,12 @@ def resolved_task(suite: str, name: str) -> str:
 
 
 def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: str, unit: Unit | None) -> Points:
-    """Steps in agent steps: frames are divided by the frame skip, an unknown unit is the budget's or refused."""
+    """Points in agent steps: frames are divided by the frame skip, and steps that no file states become the budget.
+
+    Raises:
+        UsageError: the unit is not stated, and the steps go far beyond the budget; or it is not the suite's.
+        RefusedFile: two rows are one agent step.
+    """
     try:
         budget = suites.spec(suite, algorithm, task).budget.steps
     except (UnknownName, UsageError):

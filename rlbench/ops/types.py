@@ -2,7 +2,7 @@
 
 Shape letters, used in comments and never as variable suffixes:
 B batch · T time · N environments · M some rows or samples · A actions (or action size) · Q atoms or quantiles ·
-K ensemble members · F features · D observation · L latent · H steps of a return · P parameters.
+K ensemble members · F features or a vector observation · L latent · H steps of a return · P parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Transition(NamedTuple):
     reward: Tensor  # [B] n-step return without the bootstrap
     discount: Tensor  # [B] factor of the bootstrap: γᵏ, or 0 after a terminal state
     next_obs: Tensor  # [B, ...] k steps later
-    weight: Tensor  # [B] importance weight; 0 drops the row
+    weight: Tensor  # [B] importance weight; a row of weight 0 adds nothing to a loss, whose mean is over all B
     slot: Tensor  # [B] int64 place in the buffer, for priorities
 
 

@@ -6,7 +6,7 @@
     outcome.json    how it ended, or where it was interrupted
     failure.txt     the traceback of the error that ended it, if it failed
     crash.txt       there while it runs; a process that dies leaves its last messages here
-    checkpoint/     the state that a resume loads; never committed
+    checkpoint/     the state that a resume loads, and the best and the last policy, which stay; never committed
     attempt-<k>/    a record that ``--force`` set aside
 <results>/<suite>/<algo>/<task>[@<dataset>]/<spec id>/looks.json    looks of ``run --until-decided`` at the seeds
 """
@@ -131,8 +131,7 @@ def _read_record(folder: Path) -> Record:
         raise RefusedFile(f"{path}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
     total = None if outcome is None else outcome.epochs_sha256
     if total is not None and total not in read_epoch_sums(folder, len(epochs))[begin:]:
-        path = folder / "epochs.jsonl"
-        raise RefusedFile(f"{path}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
+        raise RefusedFile(f"{folder / 'epochs.jsonl'}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
     first = clean_texts(metadata.get("environment"))
     environment, changes = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
     for resumption in resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path):
@@ -345,10 +344,8 @@ class Store:
     def _begin(self) -> None:
         path = self.folder / "crash.txt"
         if path.exists():
-            message = path.stat().st_size > 0
-            self.died = (
-                f"an attempt crashed: {path} says where" if message else "the last attempt died without a message"
-            )
+            crash = f"an attempt crashed: {path} says where"
+            self.died = crash if path.stat().st_size > 0 else "the last attempt died without a message"
         with files.writing(path):
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")

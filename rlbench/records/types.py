@@ -35,7 +35,7 @@ class StepCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress(StepCounts):
-    """Progress of a run after a vector step; never stored."""
+    """Progress of a run after a vector step, after offline updates, or during an evaluation; never stored."""
 
     last_return: float | None  # raw points of the last training game
     evaluated: int | None = None  # ended games of the running evaluation; None while training

@@ -214,7 +214,7 @@ def rule_scores(drops: Sequence[Drop], alpha: float = ALPHA) -> list[Ruling]:
 
 
 def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
-    """Test the speeds on one class of machine, in agent steps a second, one number a run."""
+    """Test the speeds on one class of machine, one number per run: agent steps per second, offline gradient steps."""
     if len(baseline) < MIN_SPEEDS or not later:
         return Ruling("TOO FEW", f"{len(baseline)} baseline and {len(later)} later speeds")
     middle = statistics.median(baseline)

@@ -79,14 +79,14 @@ ALTERNATIVE_ESTIMATOR: dict[Estimator, Estimator] = {
 class Measured:
     """The score of our runs, by the reference score's own estimator."""
 
-    score: float  # over seeds, failed ones at the random policy's score
+    score: float  # over seeds, failed ones at their ``floor_score``
     low: float | None  # of the 95 % t-interval of the mean; None for one seed
     high: float | None
     n: int  # seeds, failed ones included
     estimator: Estimator
     env_steps: int  # the fewest of any run that counts
     env_id: str
-    scores: tuple[float, ...] = ()  # one a seed, failed ones last
+    scores: tuple[float, ...] = ()  # one per seed, failed ones last
     seeds: tuple[int, ...] = ()  # in rising order
     imported: bool = False  # by another program
 
@@ -106,7 +106,7 @@ class Cell:
     dataset_returns: DatasetReturns = UNKNOWN  # returns of the data set, offline
     origin: Literal["", "own", "rlbench"] = ""  # of the evaluated runs; empty with one results folder
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
-    scores: tuple[float, ...] = ()  # scores of the test, failed ones last
+    scores: tuple[float, ...] = ()  # scores of the test; failed ones last, as ``measured`` has them
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the reference
     at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
@@ -184,7 +184,7 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
 
 
 def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
-    """A cell before the other cells of its suite are tested, without verdict and note."""
+    """A cell before the other cells of its suite are tested; its verdict is a placeholder, its note empty."""
     scale, limit, estimator = scale_of(key), _limit(runs, reference), estimator_of(key, reference)
     scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)

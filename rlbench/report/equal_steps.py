@@ -96,7 +96,7 @@ class ReferenceCurve:
         return point.reference_step > 0 and point.mean > start and point.mean - start >= SHARE_OF_WAY * (best - start)
 
     def is_informative(self, step: int) -> bool:
-        """True if the documented curve at ``step`` differs from its start, a tenth of the way to its best."""
+        """True if the documented curve has risen at ``step``, and by three of its stds there."""
         point = self.point(step)
         return self.has_risen(step) and point.mean - self.curve.mean[0] >= STDS_ABOVE_START * point.std
 
@@ -121,7 +121,7 @@ class AtStep:
 
     reference: ReferencePoint
     word: StepWord
-    scores: tuple[float, ...]  # one a seed, failed ones last at the random policy's score
+    scores: tuple[float, ...]  # one per seed; failed ones last, at the lowest of these and the random policy's
     margin: float
     margin_is_std: bool  # the documented std is the margin, not the tenth of the way
     uncounted_steps: int
@@ -138,7 +138,7 @@ class AtStep:
         return f"{self.word} @{steps_text(self.reference.step)}{verdict}"
 
     def lowered_by(self, whole: AtStep | None) -> AtStep:
-        """The comparison of a look's seeds, whose verdict that of all seeds can only lower."""
+        """The comparison of a look's seeds, lowered where the test of all seeds, ``whole``, is weaker."""
         if whole is None or whole.test is None or self.test is None:
             return self
         both = under_both_estimators(self.test, whole.test)
@@ -245,7 +245,7 @@ def score_at(evaluations: Sequence[Evaluation], window: Sequence[int]) -> float:
 
 
 def step_of_three(runs: Sequence[Run]) -> int:
-    """The largest step that three of the evaluated runs have reached, or all of fewer."""
+    """The largest step that three of the evaluated runs have reached, or all if there are fewer."""
     return sorted(map(end_of, runs), reverse=True)[:MIN_SEEDS][-1]
 
 

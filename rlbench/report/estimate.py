@@ -44,7 +44,7 @@ def largest_gap(evaluations: Sequence[Evaluation]) -> float:
 
 
 def curve_mean(evaluations: Sequence[Evaluation], budget: int) -> float:
-    """The level of the whole curve, each evaluation weighted by the steps that led to it.
+    """The mean of the whole curve, each evaluation weighted by the steps that led to it.
 
     The untrained policy does not count; a run that stopped early keeps its last evaluation to the end of the budget.
     """
@@ -100,7 +100,7 @@ def one_an_epoch(evaluations: Iterable[Evaluation], epoch: int) -> tuple[Evaluat
 
 
 def is_whole(run: Run) -> bool:
-    """True if a run has ended, or was killed after its last step."""
+    """True if a run is done, or has taken ``FULL`` of its budget; a failed one only by its steps."""
     return run.status == "done" or run.env_steps >= FULL * run.budget
 
 

@@ -3,7 +3,7 @@
 A cell's effect is (ours - reference) / (reference - random policy), with Welch's squared error. The between-cell
 variance is DerSimonian and Laird's (1986, doi:10.1016/0197-2456(86)90046-2), the interval Hartung and Knapp's (2001,
 doi:10.1002/sim.1009), never narrower than the cells' own errors give (Röver et al. 2015,
-doi:10.1186/s12874-015-0091-1). Groups are declared: one a suite, algorithm and kind of checkpoint.
+doi:10.1186/s12874-015-0091-1). Groups are declared: one per suite, algorithm, and ``full`` budget or equal steps.
 """
 
 from __future__ import annotations

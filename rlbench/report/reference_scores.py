@@ -322,7 +322,7 @@ def reference_curves() -> dict[CellKey, Curve]:
 
 
 def margin_of(reference: float, std: float | None, random: float | None, share: float | None = None) -> float:
-    """The margin below a reference score within which a mean is not worse; ``share`` replaces the rule and ``std``."""
+    """The margin on each side of a reference within which means count as equal; ``share`` replaces rule and ``std``."""
     distance = abs(reference - (random or 0.0))
     return max(SHARE * distance, std or 0.0) if share is None else share * distance
 

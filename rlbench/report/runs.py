@@ -65,7 +65,7 @@ class Run:
     evaluations: tuple[Evaluation, ...]
     speeds: tuple[float, ...]  # steps a second, per epoch in which it learned; of an offline run gradient steps
     has_learned: bool = False  # so no other seed has its numbers, whatever its clock says
-    env_steps: int  # at the end of its last epoch
+    env_steps: int  # at the end of its last epoch; of an offline run gradient steps
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
     reason: str  # one printable line, whatever the record holds

@@ -1,6 +1,7 @@
 """Verdicts: the statistics of measured seeds against a reference score, as pure functions of numbers.
 
-The test of a cell's seeds has p-values of the truth being no worse, or no better, than the reference.
+The test of a cell's seeds has p-values of two hypotheses: that the true mean is at least the reference less the
+margin, and that it is at most the reference plus the margin.
 ``decide`` turns a table's tests into verdicts: BELOW and ABOVE survive Holm's correction over it.
 """
 

@@ -46,7 +46,7 @@ def algorithms(suite: str) -> list[str]:
 
 
 def tasks(suite: str, *, with_reference: bool = False) -> list[str]:
-    """The tasks of a suite by id; with ``with_reference`` only those with a documented score."""
+    """The tasks of a suite by id; with ``with_reference`` those of a documented score or of rlbench's own data."""
     module = _module(suite)
     return list(module.DOCUMENTED if with_reference else dict.fromkeys(module.TASKS.values()))
 

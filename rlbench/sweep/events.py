@@ -41,7 +41,7 @@ class Exited:
     """The process, or the run in this process, has ended."""
 
     code: int  # exit code; minus the signal's number after a signal
-    reason: str  # last line of its log
+    reason: str  # last line of its log, or the error's text in this process
     lost: bool = False  # with its machine, through no fault of the run
     status: Status | None = None  # where the executor knows it
 

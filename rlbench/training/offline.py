@@ -88,7 +88,7 @@ class OfflineTrainer:
         self._evaluated_policy: State | None = None  # of the last yielded epoch, if training is ahead of it
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
-        """A ``Progress`` after every stride, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
+        """A ``Progress`` per stride and step of an evaluation, an ``Epoch`` per epoch; number 0 is untrained."""
         clock, has_workers = self.clock, self.eval_pool.max_workers > 0
         if not has_workers:
             yield from self.outstanding()

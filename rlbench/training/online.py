@@ -45,7 +45,7 @@ class OnlineTrainer:
         self._training_rng: State | None = None  # random streams of the training during an evaluation
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
-        """A ``Progress`` after every vector step, an ``Epoch`` after every epoch; number 0 is the untrained policy."""
+        """A ``Progress`` after every vector step, evaluation included, and an ``Epoch`` after each; 0 is untrained."""
         clock = self.clock  # a restored state may follow an epoch's last step and precede its evaluation
         while clock.epochs == 0 or clock.env_steps < self.budget.steps or clock.env_steps > self._epoch_began[0]:
             end = min(clock.epochs * self.budget.epoch, self.budget.steps)
