@@ -1,7 +1,7 @@
 """``python -m benchmarks.scores``: scores of d3rlpy and rlbench on one file after equally many updates, as Markdown.
 
-A score is the mean return of ten episodes of the policy's mode on the same task, one a seed. Those of rlbench are from
-committed records, those of d3rlpy from ``peers/d3_scores.py``.
+A score is the mean return of ten episodes of the policy's mode on the same task, one per seed. Those of rlbench are
+from committed records, those of d3rlpy from ``peers/d3_scores.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONTESTS = (Contest("td3bc", 30_000), Contest("td3bc", 30_000, 3), Contest("cql"
 
 
 class Pair(NamedTuple):
-    """The scores of both libraries, one a seed."""
+    """The scores of both libraries, one per seed."""
 
     contest: Contest
     data: str

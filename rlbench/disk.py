@@ -42,7 +42,7 @@ MAX_BYTES: Final = 2**24  # bytes of a text that describes data: JSON takes some
 
 
 def open_regular(path: Path, *, max_bytes: int | None = None, links: bool = False) -> BufferedReader:
-    """Open a regular file for reading; ``links``: a link to one will do.
+    """Open a regular file for reading; ``links``: a link to one is followed.
 
     Raises:
         RefusedFile: it is a link, no regular file, or has more than ``max_bytes`` bytes.

@@ -1,4 +1,4 @@
-"""Learning curves of d3rlpy on an ``rlb-`` data set, one evaluation a line, for ``rlbench import``.
+"""Learning curves of d3rlpy on an ``rlb-`` data set, one evaluation per line, for ``rlbench import``.
 
 ``PYTHONPATH=. .peers-d3rlpy/bin/python benchmarks/peers/d3rlpy_curves.py ALGORITHM TASK FILE SEED UPDATES``
 ``[PATH=VALUE …]``

@@ -1,4 +1,4 @@
-"""Learning curves of tianshou in the environments of rlbench, one evaluation a line, for ``rlbench import``.
+"""Learning curves of tianshou in the environments of rlbench, one evaluation per line, for ``rlbench import``.
 
 ``PYTHONPATH=. .peers/bin/python benchmarks/peers/tianshou_curves.py SUITE ALGORITHM TASK SEED STEPS [PATH=VALUE …]``
 

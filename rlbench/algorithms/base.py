@@ -21,11 +21,11 @@ ValueT = TypeVar("ValueT")
 CompilableT = TypeVar("CompilableT", bound="Compilable")
 
 Compiler: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
-"""From a function to a function that computes the same values."""
+"""Maps a function to a faster one of the same values."""
 
 
 class Update(NamedTuple):
-    """The metrics and priorities of one gradient step; networks that it skips report their last metrics."""
+    """The metrics and priorities of one gradient step; a network that it does not update reports its last metrics."""
 
     metrics: Metrics
     priority: Tensor  # [B]

@@ -25,7 +25,7 @@ from rlbench.ops.losses import weighted_mean
 from rlbench.ops.types import Metrics, Rollout
 
 EpochSteps: TypeAlias = Callable[[RolloutBatch, tuple[Tensor, ...]], Tensor]
-"""Steps on minibatches of rows ``[B]``, to their policy losses, value losses, entropies and divergences, ``[n, 4]``."""
+"""A gradient step per minibatch of ``[B]`` rows, to policy loss, value loss, entropy, divergence, ``[n, 4]``."""
 
 
 class PPO(ActorCriticLearner):

@@ -44,7 +44,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def threads_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
-    """Threads of torch: as many as pay for the shapes of this run.
+    """Threads of torch: as many as speed up the shapes of this run.
 
     A checkpoint's number comes first, then ``--threads``, then ``OMP_NUM_THREADS``; ``OMP_THREAD_LIMIT`` bounds all.
     """

@@ -1,6 +1,6 @@
 """A ring of vector steps, which computes n-step returns and stacks frames.
 
-Row (t, n) holds env n's observation and action at ring time t. The next observation is stored once, as the
+Slot (t, n) of row t holds env n's observation and action at ring time t. The next observation is stored once, as the
 observation of the next row. With next-step autoreset that is the true final observation after an episode's end, so a
 truncated episode bootstraps from it. The row of a final observation starts no transition; it is marked ``final``.
 
@@ -97,7 +97,7 @@ class RingBuffer:
         return self.gather_transitions(slot, weight)
 
     def sample_range(self) -> SampleRange:
-        """The rows that may be sampled: the next ``n_step`` observations are stored, and so are all frame stacks."""
+        """The rows that may be sampled: their frame stacks and ``n_step`` successors are still stored."""
         margin = (self.stack - 1) * (self.size == self.length - 1)  # before the ring is full nothing is overwritten
         return CommonRange(
             self.head, self.n_step, (self.size - self.n_step + 1 - margin).clamp_min(0), self.length, self.num_envs

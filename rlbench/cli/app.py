@@ -48,7 +48,7 @@ INTERNAL = 1
 
 app = command_group(
     "",
-    """Measure published scores of deep reinforcement learning again.
+    """Measure published scores of deep reinforcement learning anew.
 
     `run` trains an algorithm on a task with its documented settings, and `table` says whether the published score was
     reproduced. `rlbench VERB --help` explains a verb. After --install-completion, Tab completes verbs, options and

@@ -64,7 +64,7 @@ def check(
     references: References = None,
     reference: Reference = None,
 ) -> None:
-    """Say by the exit code whether anything has become worse.
+    """Report by the exit code whether anything got worse.
 
     Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
     5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's. Rows that are

@@ -224,7 +224,7 @@ def _lines(
     documented: Mapping[str, object] | None,
     clip: Mapping[str, object] | None,
 ) -> Iterator[str]:
-    """A line an episode, then the means of the measured, recorded and documented returns."""
+    """A line per episode, then the means of the measured, recorded and documented returns."""
     yield f"{'EPISODE':>7}  {'RETURN':>12}  {'LENGTH':>7}"
     for number, (points, length, _) in enumerate(rounds, 1):
         yield f"{number:>7}  {number_text(points, ',.2f'):>12}  {length:>7,}"

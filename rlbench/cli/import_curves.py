@@ -49,7 +49,7 @@ def import_curves(
 ) -> None:
     """Import learning curves that other programs measured.
 
-    CSV (columns task, seed, step, return; or a column a seed), JSON lines, Stable-Baselines3, CleanRL, W&B,
+    CSV (columns task, seed, step, return; or a column per seed), JSON lines, Stable-Baselines3, CleanRL, W&B,
     TensorBoard, d3rlpy, Dopamine and rliable. The records name the file's SHA-256 and the parts of the protocol that
     it does not state. `rlbench table SUITE --results DIR` then shows them beside the references. They never count as
     runs of rlbench.
@@ -111,7 +111,7 @@ def _document(curve: ImportedCurve) -> dict[str, object]:
 
 
 def _lines(curves: list[ImportedCurve]) -> list[str]:
-    """One line a cell: its format, kind, seeds and last step."""
+    """One line per cell: its format, kind, seeds and last step."""
     cells: dict[str, list[ImportedCurve]] = {}
     for curve in curves:
         cells.setdefault(f"{curve.suite}/{curve.algorithm}/{curve.dataset or curve.task}", []).append(curve)

@@ -1,4 +1,4 @@
-"""``rlbench list``: the names that other verbs take, one a line."""
+"""``rlbench list``: the names that other verbs take, one per line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def listing(
     results: Records = None,
     json: Json = False,
 ) -> None:
-    """List suites, algorithms, tasks or runs, one a line.
+    """List suites, algorithms, tasks or runs, one per line.
 
     Algorithms and tasks have their suite in front, unless --suite names it. Runs are the folders of your
     runs; `--results results` lists those that a checkout of rlbench brings. Those without weights cannot be played.

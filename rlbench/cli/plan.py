@@ -194,7 +194,7 @@ def _informative(row: RemainingRuns) -> str:
 
 
 def _text(remaining: Sequence[RemainingRuns], rlbench_cells: Mapping[CellKey, Cell]) -> str:
-    """Format one row a cell; the column of rlbench's own records is left out where empty."""
+    """Format one row per cell; the column of rlbench's own records is left out where empty."""
     from rlbench.config.footprint import size_text
     from rlbench.report.reference_table import cell_name
 

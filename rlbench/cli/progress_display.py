@@ -1,4 +1,4 @@
-"""Display of a sweep on stderr: progress bars on a terminal, otherwise one line an epoch, or nothing.
+"""Display of a sweep on stderr: progress bars on a terminal, otherwise one line per epoch, or nothing.
 
 A worker process sends its messages through a pipe to the sweep that started it. It never outlives its parent: when the
 parent is gone, it saves its state and ends, as after SIGTERM.

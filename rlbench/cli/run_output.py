@@ -189,7 +189,7 @@ def print_endings(
 
 
 def summary(endings: Sequence[Ending], rows: Sequence[dict[str, object]]) -> list[str]:
-    """One line a run that this command trained; of the others, how many are done and how many it did not reach."""
+    """One line per run that this command trained; of the others, how many are done and how many it did not reach."""
     lines, untouched = [], Counter[str]()
     for ending, row in zip(endings, rows, strict=True):
         if ending.status == "refused":

@@ -85,7 +85,7 @@ def show(
 
 
 def _text(resolved: Resolved, memory: Footprint) -> str:
-    """A line a setting; a terminal too narrow for the meanings has them below their settings."""
+    """A line per setting; a terminal too narrow for the meanings has them below their settings."""
     from rlbench.config.overrides import written
 
     rows = [(f"{path} = {written(value)}", f"# {source}", text) for path, value, source, text in resolved.rows()]

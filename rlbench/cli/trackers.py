@@ -39,7 +39,7 @@ OFFLINE: Final = ("offline", "dryrun")  # values of WANDB_MODE
 
 
 class TensorBoard:
-    """One event file a run, in the folder layout of the records."""
+    """One event file per run, in the folder layout of the records."""
 
     name = "tensorboard"
 

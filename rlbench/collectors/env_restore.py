@@ -54,7 +54,7 @@ def restore_envs(envs: VectorEnv, log: ActionLog, buffer: RingBuffer, state: Sta
 
 
 class ActionLog:
-    """The actions of a segment, a row a step, in one array that doubles when it is full.
+    """The actions of a segment, a row per step, in one array that doubles when it is full.
 
     A hundred thousand small arrays would fragment the memory between larger ones and keep its pages.
     """

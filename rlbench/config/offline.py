@@ -16,7 +16,7 @@ FinalLayerInit: TypeAlias = Literal["linear", "xavier", "uniform"]
 
 
 class OfflineMethod(Frozen):
-    """A method of the family; most have a deterministic actor, or add their std after tanh."""
+    """A method of the family; most have a deterministic actor, or a Gaussian around a mean after tanh."""
 
     @property
     def export(self) -> Export | str:

@@ -146,7 +146,7 @@ def _seeds(arrays: Arrays, name: str, path: Path) -> NDArray[np.generic]:
             raise RefusedFile(f"{path}: {lacking}; write one, or name the seeds in an array '{title}/seeds'")
         return np.arange(len(scores))
     if seeds.shape != scores.shape[:1] or seeds.dtype.kind not in "iu":
-        raise RefusedFile(f"{path}: the seeds of {title} do not fit; give one number a row")
+        raise RefusedFile(f"{path}: the seeds of {title} do not fit; give one number per row")
     return seeds
 
 

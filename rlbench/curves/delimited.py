@@ -72,7 +72,7 @@ class Table:
         """A column of texts, of which names are each checked once; empty texts where there is none.
 
         Raises:
-            RefusedFile: a cell is no name.
+            RefusedFile: a cell has signs that names do not have.
         """
         name = self.name_of(field)
         if name is None:
@@ -114,20 +114,20 @@ def tables(text: str, where: str) -> Table:
     try:
         rows = [row for row in csv.reader(_lines(text, where), strict=True, skipinitialspace=True) if row]
     except csv.Error as error:
-        raise RefusedFile(f"{where}: not CSV ({error}); write one row a line") from None
+        raise RefusedFile(f"{where}: not CSV ({error}); write one row per line") from None
     if len(rows) < 1 or len(rows[0]) > COLUMNS:
         have = f"{len(rows[0]):,} columns, {COLUMNS:,} are allowed" if rows else "no row"
-        raise RefusedFile(f"{where}: has {have}; write a header and one row a point")
+        raise RefusedFile(f"{where}: has {have}; write a header and one row per point")
     plain = all(_number(cell) == _number(cell) for cell in rows[0])
     header = [str(index) for index in range(len(rows[0]))] if plain else rows.pop(0)
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise RefusedFile(
-                f"{where}: row {number + 1} has {len(row):,} cells, the header {len(header)}; mend the row"
+                f"{where}: row {number + 1} has {len(row):,} cells, the header {len(header)}; correct the row"
             )
     if not rows or len(set(header)) < len(header):
         have = "a column twice" if rows else "no row below the header"
-        raise RefusedFile(f"{where}: has {have}; write each column once, and one row a point")
+        raise RefusedFile(f"{where}: has {have}; write each column once, and one row per point")
     return Table(dict(zip(header, zip(*rows, strict=True), strict=True)), where)
 
 
@@ -139,7 +139,7 @@ def _lines(text: str, where: str) -> Iterator[str]:
 
 
 def long(table: Table, *, kind: Kind | None) -> list[Points]:
-    """A table with a row a point: columns step and return, and, where there are several, task, seed, algo and suite.
+    """A table with a row per point: columns step and return, and, where there are several, task, seed, algo and suite.
 
     Raises:
         RefusedFile: a column is missing, or a cell does not fit it.
@@ -214,7 +214,7 @@ def wandb_steps(table: Table) -> str:
 
 
 def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
-    """W&B's export of a chart: a column a run, called ``RUN - METRIC``, and its bounds, which are left out.
+    """W&B's export of a chart: a column per run, called ``RUN - METRIC``, and its bounds, which are left out.
 
     Raises:
         RefusedFile: it has several metrics and no ``tag`` names one, or no column of steps.

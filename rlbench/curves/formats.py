@@ -91,7 +91,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
 def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: bool) -> Label:
     """The label with seed and task in the file's name, or in those of its folders up to ``source``.
 
-    With ``numbers`` the name of the file's folder may be a number alone, else that is a year or a user's number.
+    With ``numbers`` the name of the file's folder may be a number alone, which otherwise may be a year or a user's id.
     """
     own, top = label_of(path.stem), path.parent if path == source else source
     top_name = top.name if top.name not in {"", ".."} else top.resolve().name
@@ -337,7 +337,7 @@ def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: 
         budget = suites.spec(suite, algorithm, task).budget.steps
     except (UnknownName, UsageError):
         budget = 0
-    if {"steps", "curve"} & {*points.unknown}:
+    if {"steps", "curve"} & {*points.unknown}:  # a final score: it lies at the end of the budget
         return replace(points, steps=np.full(points.steps.shape, float(budget or 1)))
     if suite != "atari":
         if unit == "frames":

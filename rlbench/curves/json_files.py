@@ -99,7 +99,7 @@ POINT: Final = {"steps", "returns", "lengths"}  # fields in which lines of one r
 
 
 class Evaluation(BaseModel):
-    """One evaluation; ``returns`` and ``lengths`` have one entry an episode."""
+    """One evaluation; ``returns`` and ``lengths`` have one entry per episode."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, populate_by_name=True)
 
@@ -127,7 +127,7 @@ class Evaluation(BaseModel):
 
 
 def json_lines_curves(text: str, path: Path) -> list[Points]:
-    """The curves of a file, one a cell and seed.
+    """The curves of a file, one per cell and seed.
 
     Raises:
         RefusedFile: a line is no such object, or not of its seed's run; the message names its number.
@@ -137,11 +137,11 @@ def json_lines_curves(text: str, path: Path) -> list[Points]:
         try:
             line = Evaluation.model_validate_json(content)
         except ValidationError as error:
-            raise RefusedFile(f"{path}: line {number} is no evaluation ({one_line(error)}); mend the line") from None
+            raise RefusedFile(f"{path}: line {number} is no evaluation ({one_line(error)}); correct the line") from None
         label = Label(line.suite, line.algorithm, line.task, line.dataset, line.seed)
         group = groups.setdefault(label, [])
         if group and line.model_dump(exclude=POINT) != group[0].model_dump(exclude=POINT):
-            raise RefusedFile(f"{path}: line {number} is of another library, settings, data or versions; mend the line")
+            raise RefusedFile(f"{path}: line {number} is of another library, settings, data or versions; remove it")
         group.append(line)
     return [_mean_curve(label, lines) for label, lines in groups.items()]
 

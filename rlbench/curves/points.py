@@ -106,7 +106,9 @@ def clean(curve: Points, where: str) -> Points:
     seed = curve.label.seed
     whole = (curve.steps >= 0) & (curve.steps < MAX_STEP) & (curve.steps == np.floor(curve.steps))
     if not whole.all():
-        raise RefusedFile(f"{where}: step {curve.steps[~whole][0]:g} of seed {seed} is no count of steps; mend the row")
+        raise RefusedFile(
+            f"{where}: step {curve.steps[~whole][0]:g} of seed {seed} is no count of steps; correct the row"
+        )
     finite = np.isfinite(curve.returns)
     if not finite.all():
         step = curve.steps[~finite][0]

@@ -1,4 +1,4 @@
-"""D4RL's flat HDF5 layout, read and written: one row a step, episode after episode.
+"""D4RL's flat HDF5 layout, read and written: one row per step, episode after episode.
 
 ``terminals`` marks terminations, ``timeouts`` truncations; a step with both marks is terminated. Own data sets have the
 same layout, and are written whole or not at all. Equal experience and attributes give equal bytes: HDF5 stores no
@@ -73,7 +73,7 @@ def step_count(path: Path) -> int:
 
 
 def row_count(path: Path) -> int:
-    """Number of rows of a data set as read: a row a step, and a final one for each mark of an episode's end.
+    """Number of rows of a data set as read: a row per step, and a final one for each mark of an episode's end.
 
     Raises:
         RefusedFile: it has no rewards, or is damaged.

@@ -1,4 +1,4 @@
-"""Dopamine's DQN-replay logs: gzipped numpy arrays, a million single frames a file, one file a column.
+"""Dopamine's DQN-replay logs: gzipped numpy arrays, a million single frames per file, one file per column.
 
 A log has no final observation of an episode: its last frame is repeated, and no target bootstraps from it. The last row
 of a file has no successor, so it becomes a final observation. Where the ring buffer's head was in mid-file, the rows on

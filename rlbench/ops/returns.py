@@ -29,7 +29,7 @@ def initial_moments(shape: tuple[int, ...], like: Tensor) -> RunningMoments:
 
 
 def update_moments(moments: RunningMoments, x: Tensor, weight: Tensor) -> RunningMoments:
-    """Merge the rows of ``x`` ``[B, ...]`` with ``weight`` ``[B]`` 1 into the moments (Chan et al. 1979, eq. 1.5)."""
+    """Merge the rows of ``x`` ``[B, ...]`` of ``weight`` ``[B]`` 1 into the moments (Chan et al. 1979, eq. 1.5)."""
     x, weight = x.double(), weight.double().view(-1, *([1] * (x.dim() - 1)))
     rows = weight.sum()
     mean = (weight * x).sum(0) / rows.clamp_min(1)

@@ -1,4 +1,4 @@
-"""Learning curves that other programs measured, one sealed file a seed: ``SUITE/ALGO/TASK/imported/seed=N/curve.json``.
+"""Learning curves that other programs measured, a sealed file per seed: ``SUITE/ALGO/TASK/imported/seed=N/curve.json``.
 
 An imported curve has no Spec: how it was made is known from its ``origin`` alone, so it never stands for a run.
 """
@@ -105,7 +105,7 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
 
     Raises:
         UsageError: another curve of a seed is there, or the folder cannot be written.
-        RefusedFile: a name is no name, a number is no number, or a folder holds a link.
+        RefusedFile: a name has forbidden signs, a number is out of its range, or a folder holds a link.
         ResourceExhausted: the disk is full.
     """
     cells: dict[Path, set[int]] = {}
@@ -193,7 +193,7 @@ def check_curve(curve: ImportedCurve, where: str) -> ImportedCurve:
     """Return a curve whose names and numbers are valid.
 
     Raises:
-        RefusedFile: a name is no name, or a number is no number.
+        RefusedFile: a name has forbidden signs, or a number is out of its range.
     """
     try:
         for name in (curve.suite, curve.algorithm, curve.task, curve.dataset, curve.origin.env_id):
@@ -208,7 +208,7 @@ def check_curve(curve: ImportedCurve, where: str) -> ImportedCurve:
             f"{where}: seed {curve.seed} has {size:,} points; 1 to {MAX_POINTS:,} are allowed, thin the file"
         )
     if not 0 <= curve.seed < MAX_SEED:
-        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not from 0 to {MAX_SEED - 1:,}; mend the file")
+        raise RefusedFile(f"{where}: seed {str(curve.seed)[:40]} is not from 0 to {MAX_SEED - 1:,}; correct it")
     if not 0 <= curve.steps[0] <= curve.steps[-1] < MAX_STEP or any(b <= a for a, b in pairwise(curve.steps)):
         raise RefusedFile(f"{where}: the steps of seed {curve.seed} do not rise; sort the file")
     if not all(0 <= length < MAX_STEP for length in curve.lengths or ()):

@@ -1,10 +1,10 @@
 """Looks of a group-sequential test at a cell's seeds: the design of ``run --until-decided``, and the looks taken.
 
 The one-sided levels hold the error of all looks at 5 %. They are Kim and DeMets' (1987, doi:10.1093/biomet/74.1.149)
-with the spending function 0.8 alpha t^3 and the information t = n/N of n among at most N seeds. Levels are those of
+with the spending function 0.8 alpha t^3 and the information t = k/N of k among at most N seeds. Levels are those of
 z-tests; the share that is not spent makes up for t-tests of few seeds, as ``results/calibration`` shows by simulation.
 Where the reference is a mean of three to ten seeds, its error is the same at every look. The information is then that
-of the difference to a mean of ten, (1/N + 1/9) / (1/n + 1/9), and 0.92 alpha t^4 is spent.
+of the difference to a mean of ten, (1/N + 1/9) / (1/k + 1/9), and 0.92 alpha t^4 is spent.
 """
 
 from __future__ import annotations

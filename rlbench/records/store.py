@@ -2,7 +2,7 @@
 
 <results>/<suite>/<algo>/<task>[@<dataset>]/<spec id>/seed=<n>/
     spec.json       the resolved Spec, its id, the environment it ran in, and the changes of that environment on resume
-    epochs.jsonl    one sealed line an epoch
+    epochs.jsonl    one sealed line per epoch
     outcome.json    how it ended, or where it was interrupted
     failure.txt     the traceback of the error that ended it, if it failed
     crash.txt       there while it runs; a process that dies leaves its last messages here

@@ -79,7 +79,7 @@ def probability_of_improvement(ours: Scores, theirs: Scores, *, fixed: bool = Fa
 
     Its interval has a width even if every run of one side wins.
     A task's limits are those of Newcombe's fifth method (2006, https://doi.org/10.1002/sim.2324), or Wilson's (1927)
-    where theirs are ``fixed``: published scores, one a task, whose own error does not count. Tasks are
+    where theirs are ``fixed``: published scores, one per task, whose own error does not count. Tasks are
     independent, so their distances from the estimate add up as squares (Zou and Donner 2008,
     https://doi.org/10.1002/sim.3095).
     """

@@ -195,7 +195,7 @@ class Ruling:
 
 
 def drop_of(baseline: Sequence[float], later: Sequence[float], random: float | None, margin: float = MARGIN) -> Drop:
-    """Compare two lists of scores, one a seed; at least two in the baseline and one later."""
+    """Compare two lists of scores, one per seed; at least two in the baseline and one later."""
     middle = mean(baseline)
     return Drop(
         fall=middle - mean(later),

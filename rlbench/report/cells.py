@@ -144,12 +144,12 @@ def every_cell(
 def select_last_look(group: Runs) -> Runs:
     """The runs that the last look of ``run --until-decided`` counts; all of them without a look.
 
-    A look with a seed that has no ended run contradicts the records, and holds no seed back.
+    A look with a seed that has no ended run contradicts the records: it is not used, and all seeds stay.
 
     Raises:
         RefusedFile: the record of its looks is damaged.
     """
-    every = map(read_looks, sorted(group.folders))  # a copy has those that were taken before it
+    every = map(read_looks, sorted(group.folders))  # a copied folder has the looks taken before the copy
     looks = max((looks for looks in every if looks is not None), key=lambda looks: looks.count, default=None)
     if looks is None:
         return group
@@ -210,7 +210,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
             test = replace(test, word=both.word, above=both.above)
         test = test if runs.looks is None else correct_for_looks(test, runs.looks)
         if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share).test):
-            test = replace(test, below=in_both_respects(test, ended).below)  # a forged count hides no verdict
+            test = replace(test, below=in_both_respects(test, ended).below)  # a look that looks.json omits counts
     at = at_equal_steps(key, runs, share) if is_comparable else None
     if at is not None and whole is not None:
         at = at.lowered_by(whole.at)

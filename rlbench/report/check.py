@@ -318,7 +318,7 @@ def _speed_findings(entry: Entry, runs: Sequence[Run]) -> list[Finding]:
 def _run_findings(key: CellKey, runs: Runs, candidates: Sequence[Run], *, at: bool = False) -> Iterator[Finding]:
     """The failed candidates, and open findings for ended runs that are left out: no good seeds hide them.
 
-    ``at`` equal steps every run that has taken a step counts as ended.
+    With ``at``, at equal steps, every run that has taken a step counts as ended.
     """
     for run in candidates:
         if run.status == "failed":

@@ -195,7 +195,7 @@ def _budget_remedy(budgets: Sequence[float], runs: Sequence[Run]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """One task that both sides have played; scores are raw points by the reference's estimator, one a seed."""
+    """One task that both sides have played; scores are raw points by the reference's estimator, one per seed."""
 
     key: CellKey  # the first side's
     first: tuple[float, ...]

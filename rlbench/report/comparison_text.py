@@ -12,7 +12,7 @@ from rlbench.report.tables import score_text
 
 
 def comparison_text(comparison: Comparison, width: int | None = None) -> str:
-    """A line a task, and the sides as wholes, folded to a terminal of ``width`` columns."""
+    """A line per task, and the sides as wholes, folded to a terminal of ``width`` columns."""
     first, second = comparison.names
     header = ("TASK", first, second, f"P({second} better)")
     rows = [

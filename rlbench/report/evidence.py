@@ -153,7 +153,7 @@ def known_suites(results: Path | None) -> list[str]:
 
 
 def unmatched_references(suite: str, results: Path | None) -> Iterator[str]:
-    """One line a file of references: its first row of an algorithm or task that neither the suite nor a record has."""
+    """A line per file of references: its first row of an algorithm or task that neither the suite nor a record has."""
     if not (paths := selected_files()):
         return
     cells, roots = published_scores(suite), [folder / suite for folder in evidence_of(results).folders]

@@ -80,7 +80,7 @@ class Parity:
     unknown: tuple[str, ...] = ()  # parts of the protocol that the peer's curves do not state
     left_out: tuple[str, ...] = ()  # curves of other settings, environments, libraries; copies; seeds below the step
     step: int
-    ours: tuple[float, ...]  # one score a seed, failed ones last at the random policy's
+    ours: tuple[float, ...]  # one score per seed, failed ones last at the random policy's
     peer: tuple[float, ...]
     reference: ReferencePoint | None
     distance: float | None  # from the random policy to the reference, else to the peer; None where neither has risen
@@ -303,7 +303,7 @@ def mean_text(scores: Sequence[float]) -> str:
 
 
 def parity_markdown(rows: Sequence[Parity]) -> str:
-    """A table, a row a cell and a pooled row an algorithm, and below it the legend."""
+    """A table, a row per cell and a pooled row per algorithm, and below it the legend."""
     lines = [markdown_row(COLUMNS), markdown_row(["---:" if name in NUMBERS else "---" for name in COLUMNS])]
     legend = (f"- {escape_markdown(line)}" for line in _legend(rows))
     return "\n".join([*lines, *map(markdown_row, _body(rows)), "", *legend]) + "\n"

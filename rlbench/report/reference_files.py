@@ -182,7 +182,7 @@ def read_references(path: Path) -> tuple[OutsideScore, ...]:
     try:
         text = _text(path, MAX_TOML_BYTES, links=True)
         if any(line.count(".") > DOTS for line in text.splitlines()):
-            raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one a line")
+            raise RefusedFile(f"{path}: a line has more than {DOTS:,} dots; write the scores one per line")
         content = tomllib.loads(text, parse_float=_decimal)
         references = _REFERENCES.validate_python(content.get("reference", []))
     except ValidationError as error:
@@ -250,10 +250,10 @@ def _table(path: Path, record: type[_Record]) -> Sequence[_Record]:
             if len(rows) == MAX_FILE_ROWS:
                 raise RefusedFile(f"{path}: more than {MAX_FILE_ROWS:,} rows; thin the file")
             if None in row:
-                raise RefusedFile(f"{path}: row {len(rows) + 1} has more cells than the header; mend the row")
+                raise RefusedFile(f"{path}: row {len(rows) + 1} has more cells than the header; correct the row")
             rows.append(record.model_validate({k: v for k, v in row.items() if v}, strict=False))
     except csv.Error as error:
-        raise RefusedFile(f"{path}: not CSV ({error}); write one row a line") from None
+        raise RefusedFile(f"{path}: not CSV ({error}); write one row per line") from None
     except ValidationError as error:
         raise RefusedFile(f"{path}: {_fault(error, f'row {len(rows) + 1}')}") from None
     if not rows:

@@ -39,7 +39,7 @@ class RemainingRuns:
 
     key: CellKey
     seeds: tuple[int, ...]
-    seed_steps: tuple[int, ...]  # one a seed, less what its interrupted run has done
+    seed_steps: tuple[int, ...]  # one per seed, less what its interrupted run has done
     begun: tuple[int, ...] = ()  # seeds whose unfinished runs hold a verdict open
     speed: float | None  # expected steps a second; None where no run of the suite has one
     memory: int | None  # bytes of one run; None where this version has no settings for the cell

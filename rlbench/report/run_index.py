@@ -65,7 +65,9 @@ class Runs:
         default_factory=list
     )  # the documented settings, in other versions of the environment
     same_numbers: list[Run] = field(default_factory=list)  # the numbers of another seed
-    duplicates: list[Run] = field(default_factory=list)  # better or shorter records of a seed, no parts of another
+    duplicates: list[Run] = field(
+        default_factory=list
+    )  # other records of a seed that counts: better, or shorter but no prefix
     imported_curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     interval: int = 0  # steps to which only the nearest imported return counts, where there are more
@@ -79,7 +81,7 @@ class Runs:
 
     @property
     def main_protocol(self) -> list[Run]:
-        """The runs of another protocol that repeat one experiment, one a seed: the one with most finished seeds."""
+        """The runs of another protocol that repeat one experiment, one per seed: the one with most finished seeds."""
         groups = []
         for settings_id, versions in dict.fromkeys((run.id, run.env_versions) for run in self.other_protocol):
             group = [r for r in self.other_protocol if r.id == settings_id and r.env_versions in {None, versions}]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
 
 REPAIRS = ("rlbench", "commit", "python", "packages", "env")
-"""Parts of an environment whose change can mend a failure, beside the content of the data set. Threads, engine,
+"""Parts of an environment whose change can remove a failure, beside the content of the data set. Threads, engine,
 processor and command line only change rounding: a rerun with others is a second sample."""
 
 
@@ -64,7 +64,7 @@ class Run:
     environment: Mapping[str, object]  # where it was made
     evaluations: tuple[Evaluation, ...]
     speeds: tuple[float, ...]  # steps a second, per epoch in which it learned; of an offline run gradient steps
-    has_learned: bool = False  # so no other seed has its numbers, whatever its clock says
+    has_learned: bool = False  # took a gradient step, so another seed with equal numbers is a copy of it
     env_steps: int  # at the end of its last epoch; of an offline run gradient steps
     seconds: float
     status: str  # done, failed, or interrupted, which includes running
@@ -240,7 +240,7 @@ def failure(previous: tuple[Attempt, ...], environments: Sequence[Mapping[str, o
 
 
 def _repair_parts(environment: Mapping[str, object]) -> list[object]:
-    """The values whose change can mend a failure; a copy of the data under another name mends nothing."""
+    """The values whose change can remove a failure; another name of the same data is no change."""
     return [_data_file(environment), *(environment.get(part) for part in REPAIRS)]
 
 

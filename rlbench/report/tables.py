@@ -97,7 +97,7 @@ def to_markdown(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> st
 
 
 def to_csv(cells: Sequence[Cell], pooled_rows: Sequence[Pooled] = ()) -> str:
-    """One line a cell, one column a field; a missing number is empty. Pooled rows are left out."""
+    """One line per cell, one column per field; a missing number is empty. Pooled rows are left out."""
     del pooled_rows
     file = io.StringIO()
     writer = csv.DictWriter(file, HEADER, extrasaction="ignore", lineterminator="\n")

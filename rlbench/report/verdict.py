@@ -141,7 +141,7 @@ def correct_for_looks(test: CellTest, looks: Looks) -> CellTest:
     """The test of the last look, with its p-values as those of the whole design, and the seeds of the next look."""
     following = looks.following
     if following is not None and not looks.count:
-        more = test.more if test.below is None else None  # None where the look's seeds have ended
+        more = test.more if test.below is None else None  # no number once all seeds of the look have ended
         return CellTest(word="INCONCLUSIVE", more=more, next_look=following.seeds)
     if test.word != "INCONCLUSIVE":
         following = None

@@ -68,8 +68,8 @@ VALUE_BASED = {
     ),
 }
 PPO = PolicyGradientConfig(
-    # The document asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488 of
-    # them. Here they are four of 250: one shape, as close to the paper, and one gradient step more a pass.
+    # Tianshou's README asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488
+    # of them. Here they are four of 250: one shape, as close to the paper, and one gradient step more a pass.
     method=PPOConfig(clip=0.1, value_clip=True, epochs=4, minibatches=4, value=0.25, entropy=0.01, normalize=True),
     torso=NatureConfig(scale=True),
     epsilon=1e-5,
@@ -108,7 +108,7 @@ DQN_EVAL_EPISODES = 100  # README rows of DQN other than Pong: --num_test_envs 1
 
 def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The documented settings of one cell of the Atari table."""
-    row = algorithm.removesuffix("+icm")  # a curious algorithm's exceptions are those of the plain one
+    row = algorithm.removesuffix("+icm")  # with ICM, the exceptions of the plain algorithm
     algo, pong = ALGORITHMS[algorithm], task == PONG
     many = row == "dqn" and not pong
     cell = Spec(

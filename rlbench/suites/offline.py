@@ -30,7 +30,7 @@ OWN_QUALITIES = ("medium", "expert", "medium-expert")
 """Qualities of our own data sets."""
 
 D4RL_IDS = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "walker2d") for quality in QUALITIES)
-"""D4RL's ids whose observations Gymnasium's ``-v4`` shows as they are; its Ant shows 84 numbers less."""
+"""D4RL's ids whose observations Gymnasium's ``-v4`` shows as they are; its Ant shows 84 numbers fewer."""
 
 OWN_IDS = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in OWN_QUALITIES)
 MINARI_IDS = tuple(

@@ -82,7 +82,7 @@ def parse_shard(text: str) -> slice:
 
 
 def worker_count(requested: int | None, cores: int, runs: int) -> int:
-    """Worker processes: as many as requested, else one a core, and never more than there are runs."""
+    """Worker processes: as many as requested, else one per core, and never more than there are runs."""
     return max(1, min(requested or cores, runs))
 
 

@@ -190,7 +190,7 @@ class Sweep:
         if status == "running":
             state.next_start = monotonic() + POLL_SECONDS
             self._waiting.append(job)
-            self.display.pause(job, "another process is running it; left alone, and looked at again")
+            self.display.pause(job, "another process is running it; will check it again")
         elif status in {"crashed", "halted"} and not is_done and _may_retry(state, event) and self.stop.signal is None:
             self._waiting.append(job)
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")

@@ -28,7 +28,7 @@ Rows = Callable[..., list[Parity]]
 
 
 def peer(path: Path, scores: Sequence[float], *, task: str = TASK, first: int = 0, **lists: Sequence[Any]) -> None:
-    """Import a curve a seed from ``first`` on: its score at 30,000, 60,000 … steps, to 90,000 or to its end."""
+    """Import a curve per seed from ``first`` on: its score at 30,000, 60,000 … steps, to 90,000 or to its end."""
     ends, settings, library = (lists.get(name, ()) for name in ("ends", "settings", "library"))
     cell = {"peer": library[0] if library else "lib 1", "suite": "mujoco", "algorithm": "a2c", "task": task}
     lines = [
@@ -43,7 +43,7 @@ def peer(path: Path, scores: Sequence[float], *, task: str = TASK, first: int = 
 
 @pytest.fixture
 def rows(record_seeds: RecordSeeds, tmp_path: Path) -> Rows:
-    """Makes the row of A2C on Swimmer from one score a seed of ours, to 90,000 steps, and of the peer's."""
+    """Makes the row of A2C on Swimmer from one score per seed of ours, to 90,000 steps, and of the peer's."""
 
     def make(ours: Sequence[float], theirs: Sequence[float], **words: Sequence[Any]) -> list[Parity]:
         cell = {"suite": "mujoco", "algo": "a2c", "task": TASK, "status": "interrupted"}

@@ -327,7 +327,7 @@ def test_report_has_no_external_resources_and_all_sections(two_algorithms: Path,
     assert all(address.startswith(("#", "data:image/svg+xml,")) for address in addresses(text))
     assert not re.search(r"url\(|@import|<script", text)
     assert "{{" not in text
-    assert text.count("<polyline") == 6  # a curve a seed
+    assert text.count("<polyline") == 6  # a curve per seed
     for words in ("1 of 3 runs failed", "a test says failed", "73 documented cells", "Missing for ten seeds"):
         assert words in text
     assert html_page(["toy", "mujoco"], Evidence(two_algorithms)) == text
