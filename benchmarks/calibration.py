@@ -22,12 +22,12 @@ from scipy.special import stdtr
 from rlbench.records.looks import DESIGNS, MAX_STD_RATIO, SHARED_ERROR_DESIGNS
 from rlbench.report.cells import every_cell
 from rlbench.report.equal_steps import (
-    SHARE_OF_WAY,
+    SHARE_OF_RISE,
     STDS_ABOVE_START,
     TEST_SHARES,
     ReferenceCurve,
-    alpha_spent_by,
     at_equal_steps,
+    cumulative_alpha,
     decide_at_equal_steps,
     interpolate,
     reference_curve,
@@ -128,11 +128,11 @@ def simulate(key: CellKey, curve: ReferenceCurve, seeds: int, shift: float, repe
     best = max(np.array(curve.curve.mean)[np.array(curve.curve.env_steps) <= curve.budget].tolist())
     rise = level - start
     begun = np.array([at > curve.curve.uncounted_steps for at in curve.test_steps])
-    informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_WAY * (best - start)))
+    informative = begun & (rise > 0) & (rise >= np.maximum(STDS_ABOVE_START * spread, SHARE_OF_RISE * (best - start)))
     words = np.full(level.shape, WORDS.index("TOO EARLY"))
     for look in range(len(TEST_SHARES)):
         chances = welch(ours[:, :, look], level[:, look], spread[:, look], n, margins[:, look])
-        share = alpha_spent_by(look + 1) - alpha_spent_by(look)
+        share = cumulative_alpha(look + 1) - cumulative_alpha(look)
         word = np.where(chances.worse < ALPHA, WORDS.index("ON TRACK"), WORDS.index("OPEN"))
         word = np.where((chances.above <= share) & (chances.worse < ALPHA), WORDS.index("AHEAD"), word)
         word = np.where(chances.below <= share, WORDS.index("BEHIND"), word)

@@ -73,7 +73,7 @@ def walk(folder: Path, onerror: Callable[[OSError], None] | None = None) -> Iter
         raise RefusedFile(f"{folder}: has folders nested too deep to read; remove them") from None
 
 
-def irregular(path: Path) -> RefusedFile:
+def refusal_of_special_file(path: Path) -> RefusedFile:
     """Build the refusal of a link or a special file."""
     what = "is a link, and records are read and written through none" if path.is_symlink() else "is no regular file"
     remedy = "put the file or folder itself in its place; only the folder of --results may be a link"
@@ -85,7 +85,7 @@ def _handle(path: Path, flags: int, max_bytes: int | None) -> int:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO}:
-            raise irregular(path) from None
+            raise refusal_of_special_file(path) from None
         raise
     state = os.fstat(handle)
     refusal = None

@@ -47,7 +47,7 @@ OUT_OF_MEMORY: Final = (
 )
 """Messages of a plain RuntimeError by which torch, the system and threads report exhausted memory."""
 
-ROUNDING: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS, TUNABLES)
+ROUNDING_FACTORS: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS, TUNABLES)
 """Parts of an environment by which every sum is rounded."""
 
 
@@ -57,7 +57,7 @@ class SavedNumerics(NamedTuple):
     device: str
     threads: int  # of torch
     engine: str  # of gradient steps, as ``active_engine`` names it
-    rounding: str  # values of ``ROUNDING``, in JSON
+    rounding: str  # values of ``ROUNDING_FACTORS``, in JSON
 
 
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
@@ -71,7 +71,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         RefusedFile: the checkpoint is damaged, another run's, or of older code.
         ResourceExhausted: memory is exhausted, or the disk full; the same call resumes.
     """
-    if _has_ended(store):
+    if _clean_up_if_ended(store):
         return
     trainer: Trainer | None = None
     has_begun = False
@@ -85,7 +85,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
             if isinstance(record, Epoch):
                 recorder.keep(record)
             yield record
-            if recorder.has_reached(record) or recorder.save_if_due(stop, record):
+            if recorder.has_reached_stop_score(record) or recorder.save_if_due(stop, record):
                 break
         recorder.finish(stop)
     except (Interrupted, ResourceExhausted, RefusedFile):
@@ -102,7 +102,7 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
             trainer.close()
 
 
-def _has_ended(store: Store) -> bool:
+def _clean_up_if_ended(store: Store) -> bool:
     """Return whether the run has ended; a crash after a run's outcome leaves checkpoints, which are removed."""
     outcome = store.outcome
     if outcome is not None and outcome.status == "done":
@@ -125,7 +125,7 @@ class _Recorder:
         _store_epoch(self.store, epoch, self.trainer)
         self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
 
-    def has_reached(self, record: Progress | Epoch) -> bool:
+    def has_reached_stop_score(self, record: Progress | Epoch) -> bool:
         """Return whether an epoch's evaluation reaches the score where the protocol stops."""
         stop, evaluated = self.spec.protocol.stop, record.evaluated if isinstance(record, Epoch) else None
         if stop is None or evaluated is None or evaluated.mean < stop:
@@ -177,7 +177,7 @@ def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop
         return ResourceExhausted(f"{store.spec.name}: {reason}; free some and run the same command again: it resumes")
     if trainer is None or interruption_behind(error) is not None:
         return error  # the run has not begun, or it was stopped
-    store.explain(traceback.format_exc())
+    store.write_traceback(traceback.format_exc())
     _keep_outstanding(store, trainer, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
     return error if isinstance(error, RlbenchError) else RunFailed(f"{store.spec.name}: {_first_line(error)}")
@@ -229,7 +229,7 @@ def _with_saved(runtime: Runtime, previous: SavedNumerics | None) -> Runtime:
 
 def _numerics(trainer: Trainer, device: str, store: Store) -> SavedNumerics:
     engine = active_engine(trainer.updater, trainer.learner)
-    rounding = {name: value for name in ROUNDING if (value := store.environment.get(name)) is not None}
+    rounding = {name: value for name in ROUNDING_FACTORS if (value := store.environment.get(name)) is not None}
     return SavedNumerics(device, torch.get_num_threads(), engine, json.dumps(rounding))
 
 

@@ -88,7 +88,7 @@ class CQL(Compilable):
             self.sac.update_actor(batch)
         critic_loss, q, error, gap = self.critic_loss(batch)
         multiplier = self.multiplier.value()
-        optimize(critic_loss, self.sac.critic_optimizer, max_norm=self.config.max_grad_norm, per_critic=True)
+        optimize(critic_loss, self.sac.critic_optimizer, max_norm=self.config.max_grad_norm, clip_per_critic=True)
         self.multiplier.learn(gap, batch.weight.sum())
         if not self.config.actor_first:
             self.sac.update_actor(batch)

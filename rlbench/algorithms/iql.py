@@ -70,10 +70,10 @@ class IQL(ActorLearner):
         weight = exponential_weight(advantage, self.config.temperature, self.config.max_weight)
         policy = self.actor(batch.obs)
         if isinstance(policy, DeterministicPolicy):
-            error = (policy.action - batch.action).square().sum(-1)
+            cloning_loss = (policy.action - batch.action).square().sum(-1)
         else:
-            error = -policy.log_prob(batch.action)
-        return (batch.weight * weight * error).mean(), weighted_mean(weight, batch.weight)
+            cloning_loss = -policy.log_prob(batch.action)
+        return (batch.weight * weight * cloning_loss).mean(), weighted_mean(weight, batch.weight)
 
     def update(self, batch: Transition, phase: int = 0) -> Update:  # noqa: ARG002 - every update is like the others
         """A step of all three networks."""

@@ -10,11 +10,11 @@ from rlbench.ops.losses import valid_mean
 
 
 def optimize(
-    loss: Tensor, *optimizers: torch.optim.Optimizer, max_norm: float | None = None, per_critic: bool = False
+    loss: Tensor, *optimizers: torch.optim.Optimizer, max_norm: float | None = None, clip_per_critic: bool = False
 ) -> None:
     """One gradient step of ``loss`` ``[]`` on these optimizers' parameters; other parameters get no gradient.
 
-    ``max_norm`` bounds the norm of the gradient; with ``per_critic`` the norm of each of K critics, of parameters
+    ``max_norm`` bounds the norm of the gradient; with ``clip_per_critic`` the norm of each of K critics, of parameters
     ``[K, ...]``.
     """
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
@@ -22,7 +22,7 @@ def optimize(
     for parameter, gradient in zip(parameters, gradients, strict=True):
         alike = gradient.stride() == parameter.stride()  # fused kernels read both in the order of memory
         parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)
-    if max_norm is not None and per_critic:
+    if max_norm is not None and clip_per_critic:
         norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()  # [K]
         clip_coef = (max_norm / (norm + 1e-6)).clamp(max=1)[:, None, None]
         for parameter in parameters:

@@ -62,8 +62,8 @@ class Inline:
             if store is None:
                 exited = Exited(0, _holder(job.folder), status="running")
             else:
-                if store.died is not None:
-                    print_note(f"{job.name}: {store.died}")
+                if store.crash_reason is not None:
+                    print_note(f"{job.name}: {store.crash_reason}")
                 with watched(str(store.folder), self.runtime.env_timeout, store):
                     for record in run(job.spec, self.runtime, store, self.stop, data and data.seal):
                         if self.stop.phase == "setup":

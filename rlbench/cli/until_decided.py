@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from rlbench.config.run import Spec
     from rlbench.sweep.events import Ending
 
-BEYOND = (
+SEED_BEYOND_DESIGN = (
     "seed {} has no run of the whole budget, so no verdict can be better than INCONCLUSIVE, "
     "and only {} seeds are trained; move its record away"
 )
-ELSEWHERE = (
+SEED_IN_OTHER_FOLDER = (
     "seed {} has ended in {} and would be trained again in {}, but a seed with two records has no verdict; "
     "put the ended record there, or move it away"
 )
@@ -133,12 +133,12 @@ def _problem(cell: SequentialCell, runs: Runs) -> str:
         return conflicting_remark(conflicting)
     for run in runs.unfinished:
         if run.seed >= end:
-            return BEYOND.format(run.seed, end)
+            return SEED_BEYOND_DESIGN.format(run.seed, end)
     for run in runs.scored:
         own = cell.folder / f"seed={run.seed}"
         is_elsewhere = run.id == cell.specs[0].id and run.seed < end and run.folder != own
         if is_elsewhere and not ((own / "outcome.json").exists() and read_record(own).has_ended()):
-            return ELSEWHERE.format(run.seed, run.folder, own)
+            return SEED_IN_OTHER_FOLDER.format(run.seed, run.folder, own)
     return ""
 
 

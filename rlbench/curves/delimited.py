@@ -93,11 +93,11 @@ class Table:
         """
         texts = self.columns[name]
         values = np.fromiter(map(_number, texts), np.float64)
-        faults = np.isnan(values)
-        if gaps and faults.any():
-            faults &= [bool(text.strip()) for text in texts]
-        if faults.any():
-            line = int(np.flatnonzero(faults)[0])
+        is_invalid = np.isnan(values)
+        if gaps and is_invalid.any():
+            is_invalid &= [bool(text.strip()) for text in texts]
+        if is_invalid.any():
+            line = int(np.flatnonzero(is_invalid)[0])
             raise RefusedFile(
                 f"{self.where}: row {line + 1} has {printable(texts[line], 40)!r} as {printable(name, 60)}; "
                 "a finite number is needed"
@@ -105,7 +105,7 @@ class Table:
         return values
 
 
-def tables(text: str, where: str) -> Table:
+def read_table(text: str, where: str) -> Table:
     """Read a CSV file as columns; without a header they have numbers as names.
 
     Raises:
@@ -138,7 +138,7 @@ def _lines(text: str, where: str) -> Iterator[str]:
         yield line
 
 
-def long(table: Table, *, kind: Kind | None) -> list[Points]:
+def read_long(table: Table, *, kind: Kind | None) -> list[Points]:
     """A table with a row per point: columns step and return, and, where there are several, task, seed, algo and suite.
 
     Raises:
@@ -175,7 +175,7 @@ def long(table: Table, *, kind: Kind | None) -> list[Points]:
     return curves
 
 
-def wide(table: Table, *, kind: Kind | None) -> list[Points]:
+def read_wide(table: Table, *, kind: Kind | None) -> list[Points]:
     """Curves of a table with one column per seed; an empty cell means that the seed has ended.
 
     Raises:
@@ -186,10 +186,10 @@ def wide(table: Table, *, kind: Kind | None) -> list[Points]:
     if others := [name for name, match in seeds.items() if match is None]:
         raise RefusedFile(f"{table.where}: no seeds but {listing(map(repr, others))}; name a column return or seed_0")
     labels = {name: Label(seed=int(match[1]) if match and match[1] else None) for name, match in seeds.items()}
-    return _one_a_column(table, first, labels, kind or "evaluation", () if kind else ("kind",))
+    return _read_columns(table, first, labels, kind or "evaluation", () if kind else ("kind",))
 
 
-def _one_a_column(
+def _read_columns(
     table: Table, step: str, labels: Mapping[str, Label], kind: Kind, unknown: tuple[str, ...]
 ) -> list[Points]:
     steps, curves = table.numbers(step), []
@@ -213,7 +213,7 @@ def wandb_steps(table: Table) -> str:
     return step
 
 
-def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
+def read_wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     """W&B's export of a chart: a column per run, called ``RUN - METRIC``, and its bounds, which are left out.
 
     Raises:
@@ -226,10 +226,10 @@ def wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Points]:
     if metric not in metrics or (tag is None and len(metrics) > 1):
         raise RefusedFile(f"{table.where}: holds the metrics {listing(metrics)}; name one with --tag")
     labels = {name: label_of(match["run"]) for name, match in series.items() if match["metric"] == metric}
-    return _one_a_column(table, step, labels, kind or kind_of(metric), ("averaging over steps",))
+    return _read_columns(table, step, labels, kind or kind_of(metric), ("averaging over steps",))
 
 
-def monitor(text: str, path: Path) -> list[Points]:
+def read_monitor(text: str, path: Path) -> list[Points]:
     """Stable-Baselines3's ``monitor.csv``: return, length and time of each training episode of one environment.
 
     Raises:
@@ -241,7 +241,7 @@ def monitor(text: str, path: Path) -> list[Points]:
         task = json.loads(head.removeprefix("#"))["env_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise RefusedFile(f"{where}: its first line is no header of Monitor; restore it") from None
-    table = tables(rest, where)
+    table = read_table(rest, where)
     if not {"r", "l"} <= set(table.header):
         raise RefusedFile(f"{where}: no columns 'r' and 'l' among {listing(table.header)}; restore it")
     lengths = table.numbers("l")
@@ -249,7 +249,7 @@ def monitor(text: str, path: Path) -> list[Points]:
     return [Points(label=label, kind="training", steps=np.cumsum(lengths), returns=table.numbers("r"), lengths=lengths)]
 
 
-def d3rlpy(table: Table) -> list[Points]:
+def read_d3rlpy(table: Table) -> list[Points]:
     """d3rlpy's ``environment.csv``: epoch, gradient step and mean return of each evaluation, without a header."""
     return [Points(label=Label(), kind="evaluation", steps=table.numbers("1"), returns=table.numbers("2"))]
 

@@ -17,7 +17,16 @@ import numpy as np
 from rlbench import disk, suites
 from rlbench.config.names import MAX_NAME_LENGTH
 from rlbench.curves import binary, delimited, json_files
-from rlbench.curves.points import MAX_CURVES, NUMBER, Label, Points, clean, label_of, number_seeds, refuse_beyond_memory
+from rlbench.curves.points import (
+    MAX_CURVES,
+    NUMBER,
+    Label,
+    Points,
+    label_of,
+    number_seeds,
+    refuse_beyond_memory,
+    sort_points,
+)
 from rlbench.errors import RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, check_curve
 
@@ -224,27 +233,27 @@ def _read(raw: bytes, path: Path, options: ImportOptions) -> tuple[Format, list[
             format_ = "dopamine"
             curves = json_files.dopamine_curves(text, path, algorithm=options.algorithm, tag=options.tag)
         case "#" if text.startswith("#{"):
-            format_, curves = "sb3", delimited.monitor(text, path)
+            format_, curves = "sb3", delimited.read_monitor(text, path)
         case _:
-            return _table(delimited.tables(text, str(path)), options)
+            return _table(delimited.read_table(text, str(path)), options)
     return _checked_format(format_, options), curves
 
 
 def _table(table: delimited.Table, options: ImportOptions) -> tuple[Format, list[Points]]:
     if table.header == ["0", "1", "2"]:
-        return _checked_format("d3rlpy", options), delimited.d3rlpy(table)
+        return _checked_format("d3rlpy", options), delimited.read_d3rlpy(table)
     if any((series := delimited.SERIES.fullmatch(name)) and not series["bound"] for name in table.header):
         if delimited.wandb_steps(table).strip().lower() in {"step", "_step"} and options.unit is None:
             raise UsageError(
                 f"{table.where}: its column Step counts W&B's log calls unless the chart says otherwise; "
                 "export it over global_step, or say --steps-are decisions"
             )
-        return _checked_format("wandb", options), delimited.wandb(table, kind=options.kind, tag=options.tag)
+        return _checked_format("wandb", options), delimited.read_wandb(table, kind=options.kind, tag=options.tag)
     score = table.name_of("return")
     if score is None and table.name_of("step") is not None and not {"seed", "task"} & set(table.header):
-        return _checked_format("csv", options), delimited.wide(table, kind=options.kind)
+        return _checked_format("csv", options), delimited.read_wide(table, kind=options.kind)
     cleanrl = score is not None and "episodic_return" in score
-    return _checked_format("cleanrl" if cleanrl else "csv", options), delimited.long(table, kind=options.kind)
+    return _checked_format("cleanrl" if cleanrl else "csv", options), delimited.read_long(table, kind=options.kind)
 
 
 def _checked_format(format_: Format, options: ImportOptions) -> Format:
@@ -277,7 +286,7 @@ def _curve(points: Points, options: ImportOptions) -> ImportedCurve:
         if label.task and (own := resolved_task(suite, label.task)) != task:
             raise UsageError(f"--task {options.task}: the file or its folder names {own}; rename it, or omit --task")
     where = f"{suite}/{algorithm}/{task}"
-    points = clean(_in_decisions(points, where, suite, algorithm, task, options.unit), where)
+    points = sort_points(_in_decisions(points, where, suite, algorithm, task, options.unit), where)
     if not len(points.steps):
         raise RefusedFile(f"{where}: seed {label.seed} has no return; remove it")
     curve = ImportedCurve(
@@ -344,7 +353,7 @@ def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: 
             raise UsageError(f"--steps-are frames: only Atari counts frames, {suite} counts decisions; leave it out")
         return points
     if unit == "frames":
-        frames = clean(points, where).steps
+        frames = sort_points(points, where).steps
         equal = np.flatnonzero(np.diff(frames // FRAME_SKIP) == 0)
         if equal.size and not points.episodes:
             both = " and ".join(f"{frame:.0f}" for frame in frames[equal[0] : equal[0] + 2])

@@ -97,7 +97,7 @@ def number_seeds(curves: Sequence[Points]) -> list[Points]:
     return curves_with_seeds
 
 
-def clean(curve: Points, where: str) -> Points:
+def sort_points(curve: Points, where: str) -> Points:
     """A curve in order of its steps; episodes that end at one step are averaged.
 
     Raises:

@@ -56,7 +56,7 @@ def refuse_link(path: Path) -> None:
     except OSError:
         return
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        raise disk.irregular(path)
+        raise disk.refusal_of_special_file(path)
 
 
 def seal(content: Mapping[str, object]) -> str:

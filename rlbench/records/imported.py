@@ -27,7 +27,7 @@ from rlbench.records.types import MAX_RETURN
 FILE: Final = "curve.json"
 UNFINISHED: Final = ".unfinished"  # beside the seeds of a cell: those of an import that is not yet whole
 MAX_POINTS: Final = 400_000  # points that a sealed line holds
-DISTINCT: Final = 3
+MIN_DISTINCT_RETURNS: Final = 3
 MAX_NAMED_SEEDS: Final = 10  # missing ones, in a message
 PATIENCE: Final = 10.0  # seconds that an import waits for another one into the same folder
 MAX_STEP: Final = 2**53
@@ -68,7 +68,7 @@ class ImportedCurve:
     @property
     def digest(self) -> str:
         """SHA-256 of steps and returns; empty below three different returns, which two seeds may have by chance."""
-        same = len(set(self.returns)) < DISTINCT
+        same = len(set(self.returns)) < MIN_DISTINCT_RETURNS
         return "" if same else sha256(array("d", self.steps + self.returns).tobytes()).hexdigest()
 
 

@@ -182,7 +182,7 @@ class Store:
         self._resumes = False  # the run of a former process
         self._aside: Path | None = None  # folder of the attempt that --force put aside
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
-        self.died: str | None = None  # why the attempt before this one ended, where it crashed
+        self.crash_reason: str | None = None  # why the attempt before this one ended, where it crashed
         self.best: Path | None = None  # the checkpoint of the best policy, where there is one
 
     @classmethod
@@ -227,7 +227,7 @@ class Store:
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything, and restore what it put aside."""
         parts = (self.folder / part for part in ATTEMPT_PARTS if part != "crash.txt")
-        if self.died or not self._lock.intact() or any(part.exists() for part in parts):
+        if self.crash_reason or not self._lock.intact() or any(part.exists() for part in parts):
             return
         if self._aside is not None:
             restore(self.folder, self._aside)
@@ -321,7 +321,7 @@ class Store:
             self._reread()
         files.replace_sealed(self.folder / "outcome.json", dataclasses.asdict(outcome))
 
-    def explain(self, text: str) -> None:
+    def write_traceback(self, text: str) -> None:
         """Write the traceback of a failure; a full disk leaves only the reason in the outcome."""
         with suppress(ResourceExhausted, UsageError):
             self.verify_unchanged()
@@ -345,7 +345,7 @@ class Store:
         path = self.folder / "crash.txt"
         if path.exists():
             crash = f"an attempt crashed: {path} says where"
-            self.died = crash if path.stat().st_size > 0 else "the last attempt died without a message"
+            self.crash_reason = crash if path.stat().st_size > 0 else "the last attempt died without a message"
         with files.writing(path):
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rlbench.report.estimate import seed_scores
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, Scale, estimator_of, in_points, scale_of
-from rlbench.report.runs import floor_score
+from rlbench.report.runs import failed_score
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -144,8 +144,8 @@ def scores_of(key: CellKey, runs: Runs, *, cut: bool = True) -> list[float]:
 
 
 def with_failed(key: CellKey, scores: Sequence[float], runs: Runs) -> tuple[float, ...]:
-    """Scores in raw points with those of failed runs: ``floor_score`` in raw points."""
-    return (*scores, *[floor_score(scores, "raw", runs.all, scale_of(key))] * len(runs.failed))
+    """Scores in raw points with those of failed runs: ``failed_score`` in raw points."""
+    return (*scores, *[failed_score(scores, "raw", runs.all, scale_of(key))] * len(runs.failed))
 
 
 def normalizer(keys: Sequence[CellKey], rows: Sequence[Sequence[float]]) -> tuple[str, list[Scale]]:

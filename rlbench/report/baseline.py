@@ -47,8 +47,8 @@ OVERALL_DIVISOR = 50
 """Divisor of ``alpha``, before Holm's correction, in the test over all cells. Scores have longer tails than a normal
 distribution: at a fifth, one of twenty unchanged re-runs of A2C on Catch was rejected."""
 
-SLOWER = 0.03  # the smallest loss of speed that counts, as a share
-BLOCK, WARN = 4.0, 2.5
+MIN_SLOWDOWN = 0.03  # the smallest loss of speed that counts, as a share
+SLOWER_MADS, SUSPECT_MADS = 4.0, 2.5
 """Median absolute deviations below the baseline's median at which a speed is a regression, or suspect."""
 
 MIN_SPEEDS = 5  # the fewest runs of a baseline whose spread of speeds is used
@@ -221,9 +221,9 @@ def rule_speed(baseline: Sequence[float], later: Sequence[float]) -> Ruling:
     mad = statistics.median(abs(value - middle) for value in baseline)
     now = statistics.median(later)
     text = f"{now:,.6g} steps/s, was {middle:,.6g} ({100 * (now / middle - 1):+.1f} %)"
-    if now >= (1 - SLOWER) * middle or now >= middle - WARN * mad:
+    if now >= (1 - MIN_SLOWDOWN) * middle or now >= middle - SUSPECT_MADS * mad:
         return Ruling("PASSED", text)
-    return Ruling("SLOWER" if now < middle - BLOCK * mad else "SUSPECT", text)
+    return Ruling("SLOWER" if now < middle - SLOWER_MADS * mad else "SUSPECT", text)
 
 
 def rule_pooled(

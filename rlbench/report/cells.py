@@ -43,7 +43,7 @@ from rlbench.report.reference_scores import (
 from rlbench.report.reference_table import OPTIMUM, CellKey, ReferenceScore, estimator_of, on_scale, scale_of
 from rlbench.report.remarks import imported_remarks, remarks, setting_remarks
 from rlbench.report.run_index import Runs, gather, with_imported
-from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, floor_score, recorded_returns
+from rlbench.report.runs import UNKNOWN, DatasetReturns, Run, dataset_returns, failed_score, recorded_returns
 from rlbench.report.verdict import (
     ALPHA,
     DECIDED,
@@ -57,7 +57,7 @@ from rlbench.report.verdict import (
     no_more_than_consistent,
     out_of_reach,
     prediction_test,
-    under_both_estimators,
+    require_agreement,
     variance_of_mean,
     welch_test,
     with_failures,
@@ -79,7 +79,7 @@ ALTERNATIVE_ESTIMATOR: dict[Estimator, Estimator] = {
 class Measured:
     """The score of our runs, by the reference score's own estimator."""
 
-    score: float  # over seeds, failed ones at their ``floor_score``
+    score: float  # over seeds, failed ones at their ``failed_score``
     low: float | None  # of the 95 % t-interval of the mean; None for one seed
     high: float | None
     n: int  # seeds, failed ones included
@@ -188,7 +188,7 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     scale, limit, estimator = scale_of(key), _limit(runs, reference), estimator_of(key, reference)
     scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
-    failed_scores = [floor_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
+    failed_scores = [failed_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
     test_scores = _test_scores(scored_runs, scores, reference)
     tolerance, test = margin(key, reference, share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
@@ -196,17 +196,17 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
     whole = _test_cell(key, reference, runs.all_seeds, share) if runs.all_seeds else None
     if runs.scored and is_comparable and not too_long and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
-        floor = floor_score(test_scores, estimator, runs.scored, scale)
+        floor = failed_score(test_scores, estimator, runs.scored, scale)
         test = with_failures(test_of, test_scores, [floor] * len(runs.failed))
         if estimator in ALTERNATIVE_ESTIMATOR:
             other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
-            test = under_both_estimators(test, with_failures(test_of, other, failed_scores))
+            test = require_agreement(test, with_failures(test_of, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
             test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, share))
         if margin_reaches_random(key, reference, tolerance):
             test = no_more_than_consistent(test)
         if whole is not None and whole.test is not None:
-            both = under_both_estimators(test, whole.test)
+            both = require_agreement(test, whole.test)
             test = replace(test, word=both.word, above=both.above)
         test = test if runs.looks is None else correct_for_looks(test, runs.looks)
         if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share).test):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Aspect = Literal["score", "at", "speed", "run", "pooled"]
 WORSE = {"REGRESSED", "SLOWER", "BELOW", "BEHIND"}
 UNDECIDED = {"SUSPECT", "TOO FEW", "INCONCLUSIVE", "OPEN"}
-OPEN = UNDECIDED | {"NOT RUN", "PARTIAL", "TOO EARLY"}
-JUNIT = {"failure": WORSE, "error": {"FAILED"}, "skipped": OPEN | {"NEW", "NOT COMPARABLE"}}
+NO_VERDICT = UNDECIDED | {"NOT RUN", "PARTIAL", "TOO EARLY"}
+JUNIT = {"failure": WORSE, "error": {"FAILED"}, "skipped": NO_VERDICT | {"NEW", "NOT COMPARABLE"}}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +125,7 @@ def against_baseline(
     entries = {entry.key: entry for entry in baseline.cells if entry.key.suite == suite}
     later = {key: _runs_to_compare(everything.get(key, Runs()), entry.id) for key, entry in entries.items()}
     if not other_machine:
-        _same_machines(later, baseline)
+        _refuse_other_machines(later, baseline)
     pairs = [(entry, group.complete) for key, entry in entries.items() for group in later[key] or [Runs()]]
     findings: list[Finding] = []
     for key, runs in sorted(everything.items()):
@@ -139,7 +139,9 @@ def against_baseline(
     findings += _score_findings(pairs, everything, alpha=alpha, margin=margin)
     findings += [finding for entry, runs in pairs for finding in _speed_findings(entry, runs)]
     suite_scores = [
-        (list(entry.scores.values()), scores, _random(entry.key)) for entry, runs in pairs if (scores := _levels(runs))
+        (list(entry.scores.values()), scores, _random(entry.key))
+        for entry, runs in pairs
+        if (scores := _curve_scores(runs))
     ]
     ruling = rule_pooled(suite_scores, alpha=alpha, margin=margin)
     if ruling.word != "TOO FEW":
@@ -157,7 +159,7 @@ def exit_code(findings: Sequence[Finding], *, strict: bool, of_imported: bool = 
         return BelowReference.exit_code
     if "FAILED" in words:
         return RunFailed.exit_code
-    undecided = words & OPEN or nothing_compared(findings) or (of_imported and "NOT COMPARABLE" in words)
+    undecided = words & NO_VERDICT or nothing_compared(findings) or (of_imported and "NOT COMPARABLE" in words)
     return Inconclusive.exit_code if strict and undecided else 0
 
 
@@ -168,7 +170,7 @@ def findings_text(
 
     ``strict`` adds a line for each missing run.
     """
-    words = WORSE | {"FAILED"} | (OPEN if strict else UNDECIDED) | ({"NOT COMPARABLE"} if of_imported else set())
+    words = WORSE | {"FAILED"} | (NO_VERDICT if strict else UNDECIDED) | ({"NOT COMPARABLE"} if of_imported else set())
     listed = [f for f in findings if f.word in words]
     lines = aligned([(f.word, f.name, f.reason) for f in listed], width)
     below = [word_counts(findings) + ("; --json lists every row" if len(listed) < len(findings) else "")]
@@ -189,7 +191,7 @@ def word_counts(findings: Sequence[Finding]) -> str:
 
 def findings_markdown(findings: Sequence[Finding], title: str) -> str:
     """The summary for a CI system: the failures first."""
-    order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in OPEN))
+    order = sorted(findings, key=lambda f: (f.word not in WORSE, f.word != "FAILED", f.word not in NO_VERDICT))
     rows = [markdown_row([f"{_mark(f.word)} {f.word}", f.name, f.reason]) for f in order]
     return "\n".join([f"### {title}", "", word_counts(findings), "", "| | cell | |", "| --- | --- | --- |", *rows, ""])
 
@@ -236,11 +238,11 @@ def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
     return [groups[settings] for settings in sorted(groups)]
 
 
-def _levels(runs: Sequence[Run]) -> list[float]:
+def _curve_scores(runs: Sequence[Run]) -> list[float]:
     return [curve_score(run) for run in runs if run.evaluations]
 
 
-def _same_machines(later: Mapping[CellKey, Sequence[Runs]], baseline: Baseline) -> None:
+def _refuse_other_machines(later: Mapping[CellKey, Sequence[Runs]], baseline: Baseline) -> None:
     for run in (run for groups in later.values() for group in groups for run in group.complete):
         if others := [machine for machine in run.machines if machine not in baseline.machines]:
             raise UsageError(
@@ -254,7 +256,7 @@ def _score_findings(
 ) -> list[Finding]:
     findings, drops = {}, {}
     for index, (entry, runs) in enumerate(pairs):
-        scores = _levels(runs)
+        scores = _curve_scores(runs)
         if not scores:
             findings[index] = _absent_finding(entry.key, everything.get(entry.key, Runs()))
         elif len(entry.scores) < 2:
@@ -345,4 +347,4 @@ def _finding(key: CellKey, aspect: Aspect, word: str, reason: str) -> Finding:
 def _mark(word: str) -> str:
     if word in WORSE:
         return "❌"
-    return "💥" if word == "FAILED" else "❓" if word in OPEN else "✅" if word == "PASSED" else "·"
+    return "💥" if word == "FAILED" else "❓" if word in NO_VERDICT else "✅" if word == "PASSED" else "·"

@@ -28,7 +28,7 @@ from rlbench.report.verdict import (
     Verdict,
     correct_for_looks,
     decide,
-    under_both_estimators,
+    require_agreement,
     welch_test,
     with_failures,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 TEST_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # shares of the budget at which a cell is tested
 WINDOW = 3  # number of evaluations whose mean is a seed's score
 STDS_ABOVE_START = 3.0  # rise of the documented mean, in documented stds, at an informative test step
-SHARE_OF_WAY = 0.1
+SHARE_OF_RISE = 0.1
 """Share of the way from the documented curve's start to its best, which the mean must have risen as well."""
 
 StepWord = Literal["ON TRACK", "BEHIND", "AHEAD", "OPEN", "TOO EARLY"]
@@ -93,7 +93,7 @@ class ReferenceCurve:
         """True if the documented mean at ``step`` has risen a tenth of the way from its start to its best."""
         point, start = self.point(step), self.curve.mean[0]
         best = max(self.curve.mean[: max(1, bisect_right(self.curve.env_steps, TOLERANCE * self.budget))])
-        return point.reference_step > 0 and point.mean > start and point.mean - start >= SHARE_OF_WAY * (best - start)
+        return point.reference_step > 0 and point.mean > start and point.mean - start >= SHARE_OF_RISE * (best - start)
 
     def is_informative(self, step: int) -> bool:
         """True if the documented curve has risen at ``step``, and by three of its stds there."""
@@ -104,7 +104,7 @@ class ReferenceCurve:
         """The first informative test step; None if there is none."""
         return next((step for step in self.test_steps if self.is_informative(step)), None)
 
-    def alpha_spent(self, step: int) -> float:
+    def alpha_share(self, step: int) -> float:
         """The share of ``ALPHA`` that BEHIND, as well as AHEAD, may spend at the test step ``step``; all sum to 1.
 
         The spending function is Lan and DeMets' of the O'Brien-Fleming type over the number of the test step. The
@@ -112,7 +112,7 @@ class ReferenceCurve:
         luck, and then it is too high by luck as well.
         """
         number = self.test_steps.index(step) + 1
-        return (alpha_spent_by(number) - alpha_spent_by(number - 1)) / ALPHA
+        return (cumulative_alpha(number) - cumulative_alpha(number - 1)) / ALPHA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +141,7 @@ class AtStep:
         """The comparison of a look's seeds, lowered where the test of all seeds, ``whole``, is weaker."""
         if whole is None or whole.test is None or self.test is None:
             return self
-        both = under_both_estimators(self.test, whole.test)
+        both = require_agreement(self.test, whole.test)
         return replace(self, test=replace(self.test, word=both.word, above=both.above), all_scores=whole.scores)
 
     @property
@@ -181,14 +181,19 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         return None
     failed = len(runs.failed)
     fewest = min(MIN_SEEDS, len(scored_runs) + failed)
-    steps = [step for step in curve.test_steps if sum(has_reached(run, step) for run in scored_runs) + failed >= fewest]
+    steps = [
+        step for step in curve.test_steps if sum(has_reached_step(run, step) for run in scored_runs) + failed >= fewest
+    ]
     step = max(
-        (step for step in steps if step <= curve.end and any(has_reached(r, step) for r in scored_runs)), default=None
+        (step for step in steps if step <= curve.end and any(has_reached_step(r, step) for r in scored_runs)),
+        default=None,
     )
     if step is None:
         return None
     point, scale = curve.point(step), scale_of(key)
-    scores = [score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if has_reached(run, step)]
+    scores = [
+        score_at(run.evaluations, window(step, curve.epoch)) for run in scored_runs if has_reached_step(run, step)
+    ]
     random = scale.random if scale is not None else curve.curve.mean[0]
     failed_scores = [min(random, *scores)] * failed
     margin = margin_of(point.mean, point.std, random, share)
@@ -197,8 +202,8 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     if test is not None and runs.looks is not None and runs.looks.count:
         test = correct_for_looks(test, runs.looks)
     if test is not None:
-        alpha_share = curve.alpha_spent(step)
-        below, above = (None if p is None else min(1.0, p / alpha_share) for p in (test.below, test.above))
+        share_of_alpha = curve.alpha_share(step)
+        below, above = (None if p is None else min(1.0, p / share_of_alpha) for p in (test.below, test.above))
         test = replace(test, below=below, above=above)
     return AtStep(
         reference=point,
@@ -255,7 +260,7 @@ def scores_up_to(runs: Runs, step: int) -> list[float]:
     return [mean([evaluation.mean for evaluation in curve[-WINDOW:]]) for curve in curves_within(scored_runs, step)]
 
 
-def has_reached(run: Run, step: int) -> bool:
+def has_reached_step(run: Run, step: int) -> bool:
     """True if a run was evaluated up to ``step``, or has ended before by its protocol; no later evaluation counts."""
     return run.evaluations[0].env_steps <= TOLERANCE * step and TOLERANCE * end_of(run) >= step
 
@@ -275,7 +280,7 @@ def interpolate(step: float, steps: Sequence[int], values: Sequence[float]) -> f
     return values[-1]
 
 
-def alpha_spent_by(number: int) -> float:
+def cumulative_alpha(number: int) -> float:
     """The alpha spent up to the test step of this number, counted from 1; none before."""
     if number == 0:
         return 0.0

@@ -88,7 +88,7 @@ def _raw_scores(curves: Sequence[Sequence[Evaluation]], estimator: Estimator) ->
             return [final(curve) for curve in curves]
 
 
-def one_an_epoch(evaluations: Iterable[Evaluation], epoch: int) -> tuple[Evaluation, ...]:
+def one_per_epoch(evaluations: Iterable[Evaluation], epoch: int) -> tuple[Evaluation, ...]:
     """The evaluation nearest to each multiple of ``epoch`` steps; evaluations a whole epoch apart all stay."""
     nearest: dict[int, Evaluation] = {}
     for evaluation in evaluations:

@@ -21,7 +21,7 @@ from rlbench.report.columns import aligned
 from rlbench.report.equal_steps import (
     ReferencePoint,
     end_of,
-    has_reached,
+    has_reached_step,
     reference_curve,
     score_at,
     step_of_three,
@@ -176,7 +176,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         return None
     window_steps = window(step, epoch)
     ours, theirs = (
-        [score_at(r.evaluations, window_steps) for r in side if has_reached(r, step)] for side in (scored_runs, peers)
+        [score_at(r.evaluations, window_steps) for r in side if has_reached_step(r, step)]
+        for side in (scored_runs, peers)
     )
     if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
@@ -188,10 +189,10 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=len(scored_runs) - len(ours)))
     if scale is None and runs.failed:
         left_out += (f"{count_text(len(runs.failed), 'failed run')} of rlbench",)
-    floors = [] if scale is None else [min(scale.random, *ours)] * len(runs.failed)
+    failed_scores = [] if scale is None else [min(scale.random, *ours)] * len(runs.failed)
     if distance is not None:
         is_open = conflicting or len(theirs) < MIN_SEEDS
-        test = CellTest(word="INCONCLUSIVE") if is_open else _test(ours, floors, theirs, SHARE * distance)
+        test = CellTest(word="INCONCLUSIVE") if is_open else _test(ours, failed_scores, theirs, SHARE * distance)
     origins = [run.origin for run in peers]
     return Parity(
         key=key,
@@ -202,7 +203,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         unknown=origin_texts(origins, "unknown"),
         left_out=left_out,
         step=step,
-        ours=(*ours, *floors),
+        ours=(*ours, *failed_scores),
         peer=tuple(theirs),
         reference=point,
         distance=None if conflicting else distance,  # and so no cell of a pooled row
@@ -222,11 +223,11 @@ def _our_left_out(runs: Runs, scored_runs: Sequence[Run], *, conflicting: int, b
         yield f"{count_text(below, 'seed')} of rlbench below the step"
 
 
-def _test(ours: Sequence[float], floors: Sequence[float], theirs: Sequence[float], margin: float) -> CellTest:
-    """Test our seeds, with failed ones at ``floors``, against the peer's."""
+def _test(ours: Sequence[float], failed_scores: Sequence[float], theirs: Sequence[float], margin: float) -> CellTest:
+    """Test our seeds, with failed ones at ``failed_scores``, against the peer's."""
     std = sample_std(theirs) * ((len(theirs) - 1) / len(theirs)) ** 0.5  # divided by n, as references print it
     test_of = partial(welch_test, reference=mean(theirs), std=std, n=len(theirs), margin=margin)
-    return with_failures(test_of, ours, floors)
+    return with_failures(test_of, ours, failed_scores)
 
 
 def _effect(row: Parity) -> Effect | None:

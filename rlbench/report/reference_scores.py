@@ -36,14 +36,14 @@ from rlbench.report.reference_table import (
     sourced,
 )
 
-NEWEST = "README.md@f2402056b03a"
+NEWEST_README = "README.md@f2402056b03a"
 NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")  # rows that describe a data set, not an algorithm
 OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
 """Rows of the offline table that Tianshou lacks: the suite's algorithms on the MuJoCo data sets of D4RL, version 2."""
 
 SHARE = 0.1  # margin of non-inferiority, as a share of the way from the random policy to the reference score
 OPTIMUM_SHARE = 0.05  # margin of a toy task below its known optimum, as a share of the optimum
-WHOLE = "NoFrameskip-v4"  # endings of the names of tasks with integer returns
+INTEGER_RETURN_SUFFIX = "NoFrameskip-v4"  # endings of the names of tasks with integer returns
 PRIMARY = (
     ("Tianshou v2.0", "max-of-mean"),
     ("CORL", "normalized-final"),
@@ -195,7 +195,7 @@ def matching(
             if not any(fnmatchcase(name, glob.lower()) for of_key in names for name in of_key):
                 candidates = (key.algorithm if kind == "algorithm" else key.dataset or key.task for key in keys)
                 raise UnknownName(kind, glob, dict.fromkeys(candidates), where=suite)
-        matches = [any(fnmatchcase(name, glob.lower()) for name in of for glob in globs) for of in names]
+        matches = [any(fnmatchcase(name, glob.lower()) for name in own_names for glob in globs) for own_names in names]
         keys = [key for key, match in zip(keys, matches, strict=True) if match]
     return keys
 
@@ -246,7 +246,7 @@ def is_of_training(key: CellKey, reference: ReferenceScore) -> bool:
 
 def _primary(key: CellKey, scores: list[ReferenceScore]) -> ReferenceScore | None:
     theirs = [score for score in scores if score.system == "Tianshou"]
-    newest = [score for score in theirs if score.source.endswith(NEWEST)]
+    newest = [score for score in theirs if score.source.endswith(NEWEST_README)]
     if newest:
         return _as_long(key, newest[0], [*newest, *theirs])
     from rlbench.suites.offline import ALGORITHMS
@@ -343,7 +343,7 @@ def resolution(key: CellKey, reference: ReferenceScore) -> float:
     It is the unit of the last printed digit, or, where that is larger and every game's return is a whole number, one
     point in one game of an evaluation.
     """
-    spec = documented_spec(*key[:3]) if key.task.endswith(WHOLE) else None
+    spec = documented_spec(*key[:3]) if key.task.endswith(INTEGER_RETURN_SUFFIX) else None
     return max(reference.resolution, 1 / spec.protocol.episodes if spec else 0.0)
 
 

@@ -24,7 +24,7 @@ from rlbench.records.imported import ImportedCurve
 from rlbench.records.locks import is_locked
 from rlbench.records.looks import Looks
 from rlbench.records.store import Record, read_record
-from rlbench.report.estimate import FULL, best, is_whole, one_an_epoch, within
+from rlbench.report.estimate import FULL, best, is_whole, one_per_epoch, within
 from rlbench.report.reference_scores import is_of_training, primary_references
 from rlbench.report.reference_table import CellKey, documented_spec, row_of
 from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, read_run, separate
@@ -260,7 +260,7 @@ def with_imported(runs: Mapping[CellKey, Runs], results: Path) -> dict[CellKey, 
     cells = dict(runs)
     curves: dict[CellKey, list[Run]] = {}
     for folder in imported.curve_folders(results):
-        run = _run(folder, imported.read_curve(folder))
+        run = _run_of_curve(folder, imported.read_curve(folder))
         curves.setdefault(key_of(run), []).append(run)
     for key, group in curves.items():
         group.sort(key=lambda run: run.seed)
@@ -284,7 +284,7 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     first = {run.digest: run for run in reversed(curves)}
     for curve in curves:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
-        spaced = one_an_epoch(evaluations, epoch)
+        spaced = one_per_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
         end = min(curve.budget, cells.budget)
         run = replace(curve, evaluations=spaced, budget=end, env_steps=end)
@@ -311,7 +311,7 @@ def _at_end(score: Run, steps: int) -> Run:
     return replace(score, evaluations=evaluations, budget=min(score.budget, steps))
 
 
-def _run(folder: Path, curve: ImportedCurve) -> Run:
+def _run_of_curve(folder: Path, curve: ImportedCurve) -> Run:
     origin = {**asdict(curve.origin), "kind": curve.kind}
     data = {"data": {"sha256": curve.origin.data}} if curve.origin.data else {}
     versions = {name: version for name, _, version in (text.rpartition(" ") for text in curve.origin.packages)}

@@ -360,7 +360,7 @@ def _reference_score(key: CellKey) -> float | None:
     return scores[0].score if scores else None
 
 
-def floor_score(scores: Sequence[float], estimator: Estimator, runs: Sequence[Run], scale: Scale | None) -> float:
+def failed_score(scores: Sequence[float], estimator: Estimator, runs: Sequence[Run], scale: Scale | None) -> float:
     """The score of a failed seed: the random policy's, and at most the lowest of a finished seed.
 
     Without a known random score, the first evaluation of untrained policies replaces it.

@@ -29,8 +29,8 @@ UNDECIDABLE = "undecidable at any number of seeds"  # because of the standard er
 
 Word = Literal["REPRODUCED", "ABOVE", "BELOW", "INCONCLUSIVE", "CONSISTENT", "NOT COMPARABLE", "PARTIAL", "NOT RUN"]
 DECIDED = ("REPRODUCED", "BELOW", "ABOVE")
-TestWord = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
-RANK: dict[TestWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
+UncorrectedWord = Literal["INCONCLUSIVE", "CONSISTENT", "REPRODUCED"]
+RANK: dict[UncorrectedWord, int] = {"INCONCLUSIVE": 0, "CONSISTENT": 1, "REPRODUCED": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Verdict:
 class CellTest:
     """The test of one cell's seeds before Holm's correction; ``measured.json`` stores its fields."""
 
-    word: TestWord  # the word unless the cell is below or above
+    word: UncorrectedWord  # the word unless the cell is below or above
     below: float | None = None  # p-value of seeds this bad if the truth were within the margin; None: not tested
     above: float | None = None  # p-value of seeds this good
     more: int | None = None  # seeds to add
@@ -120,15 +120,15 @@ def prediction_test(scores: Sequence[float], reference: float, margin: float, re
 
 
 def with_failures(
-    test: Callable[[Sequence[float]], CellTest], scores: Sequence[float], floors: Sequence[float]
+    test: Callable[[Sequence[float]], CellTest], scores: Sequence[float], failed_scores: Sequence[float]
 ) -> CellTest:
-    """The weakest result over counting none, one, … all of the failed seeds at their floor score."""
-    tests = [test([*scores, *floors[:count]]) for count in range(len(floors) + 1)]
+    """The weakest result over counting none, one, … all of the failed seeds, each at its ``failed_score``."""
+    tests = [test([*scores, *failed_scores[:count]]) for count in range(len(failed_scores) + 1)]
     return _weakest(tests, below=min)
 
 
-def under_both_estimators(first: CellTest, second: CellTest) -> CellTest:
-    """The test under both possible estimators of the reference: below or above only if both agree."""
+def require_agreement(first: CellTest, second: CellTest) -> CellTest:
+    """The weaker of two tests of one cell, by two estimators or sets of seeds: below or above only if both agree."""
     return _weakest([first, second], below=max)
 
 

@@ -110,7 +110,7 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
     """The documented settings of one cell of the Atari table."""
     row = algorithm.removesuffix("+icm")  # with ICM, the exceptions of the plain algorithm
     algo, pong = ALGORITHMS[algorithm], task == PONG
-    many = row == "dqn" and not pong
+    more_episodes = row == "dqn" and not pong
     cell = Spec(
         suite="atari",
         algorithm=algorithm,
@@ -118,8 +118,8 @@ def spec(algorithm: str, task: str, seed: int) -> Spec:
         algo=algo,
         protocol=Protocol(
             name="atari-nature-v4",
-            episodes=DQN_EVAL_EPISODES if many else 10,
-            envs=20 if many else 10,
+            episodes=DQN_EVAL_EPISODES if more_episodes else 10,
+            envs=20 if more_episodes else 10,
             epsilon=0.005 if algo.epsilon_greedy else 0.0,
             stop=20.0 if pong else None,
         ),

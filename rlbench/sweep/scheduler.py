@@ -28,7 +28,7 @@ from rlbench.sweep.plan import Job
 RETRIES = 2  # times a job whose process died is started again; a run that failed is not
 LOSSES = 20  # times a job whose machine was lost is started again
 POLL_SECONDS = 2.0  # seconds between two checks of a job that another process holds
-WAIT = 0.25  # seconds to wait for an event of the running jobs
+EVENT_SECONDS = 0.25  # seconds to wait for an event of the running jobs
 
 
 class Executor(Protocol):
@@ -106,10 +106,10 @@ class Sweep:
     def run(self) -> list[Ending]:
         """Run every job to its end, or until a signal; return their endings in the order of the jobs."""
         self._states = {job.name: _JobState(force=self.force, real_path=realpath(job.folder)) for job in self.jobs}
-        self._waiting = [job for job in self.jobs if not self._has_ended(job)]
+        self._waiting = [job for job in self.jobs if not self._end_if_complete(job)]
         while (self._waiting or self._running) and self.stop.signal is None:
             self._start()
-            for job, event in self.executor.events(WAIT):
+            for job, event in self.executor.events(EVENT_SECONDS):
                 self._handle(job, event)
         self._stop_running()
         stopped_by = self.stop.signal
@@ -125,7 +125,7 @@ class Sweep:
             state = self._states[job.name]
             if self.stop.signal is not None or state.next_start > monotonic() or not self.executor.has_room(job):
                 continue
-            if self._has_ended(job):
+            if self._end_if_complete(job):
                 self._waiting.remove(job)
             elif not self.executor.in_process and is_locked(job.folder):
                 state.next_start = monotonic() + POLL_SECONDS
@@ -140,7 +140,7 @@ class Sweep:
                 state.started, state.begun, state.since = True, False, monotonic()
                 self.display.begin(job)
 
-    def _has_ended(self, job: Job) -> bool:
+    def _end_if_complete(self, job: Job) -> bool:
         """Record the ending of a job that has ended before."""
         if self._states[job.name].force or not (job.folder / "outcome.json").exists():
             return False
@@ -226,7 +226,7 @@ class Sweep:
             if not was_killed and (self.stop.again or monotonic() > until):
                 self.executor.kill()
                 was_killed = True
-            for job, event in self.executor.events(WAIT):
+            for job, event in self.executor.events(EVENT_SECONDS):
                 self._handle(job, event)
 
     def _end(

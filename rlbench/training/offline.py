@@ -83,7 +83,7 @@ class OfflineTrainer:
         self.clock = Clock()
         self.inexact: tuple[int, ...] = ()  # gradient steps at which a resume was not bit-exact
         self.pending: list[Epoch] = []  # epochs whose evaluation is pending, in order
-        self._began = 0  # gradient steps at which the running epoch began
+        self._epoch_start = 0  # gradient steps at which the running epoch began
         self._training_rng: State | None = None  # random streams of the training during an evaluation
         self._evaluated_policy: State | None = None  # of the last yielded epoch, if training is ahead of it
 
@@ -92,7 +92,7 @@ class OfflineTrainer:
         clock, has_workers = self.clock, self.eval_pool.max_workers > 0
         if not has_workers:
             yield from self.outstanding()
-        while self._number == 0 or clock.updates < self.budget.steps or clock.updates > self._began:
+        while self._number == 0 or clock.updates < self.budget.steps or clock.updates > self._epoch_start:
             end = min(self._number * self.budget.epoch, self.budget.steps)
             while clock.updates < end:
                 self._train(min(STRIDE, end - clock.updates))
@@ -115,7 +115,7 @@ class OfflineTrainer:
         rng = self.rng.state_dict() if self._training_rng is None else self._training_rng
         parts = {name: getattr(self, attribute).state_dict() for name, attribute in _PARTS.items()}
         pending: State = {str(epoch.number): line_of(epoch) for epoch in self.pending}
-        rest: State = {"began": torch.tensor(self._began), "noise": rng, "data": self.data}
+        rest: State = {"began": torch.tensor(self._epoch_start), "noise": rng, "data": self.data}
         inexact = torch.tensor(self.inexact, dtype=torch.int64)
         return {**parts, **rest, "pending": pending, "inexact": inexact}
 
@@ -129,8 +129,8 @@ class OfflineTrainer:
             raise RefusedFile(f"checkpoint: made with other data than {self.data[:12]}; bring them back, or --force")
         for name, attribute in _PARTS.items():
             getattr(self, attribute).load_state_dict(subtree(state, name))
-        self._began, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
-        self.clock.check_epoch_start(self._began)
+        self._epoch_start, self.inexact = int(tensor(state, "began")), tuple(map(int, tensor(state, "inexact")))
+        self.clock.check_epoch_start(self._epoch_start)
         self.rng.load_state_dict(subtree(state, "noise"))
         lines = sorted((int(number), str(line)) for number, line in subtree(state, "pending").items())
         self.pending = [epoch_of(line, f"checkpoint: epoch {number}") for number, line in lines]
@@ -172,7 +172,7 @@ class OfflineTrainer:
         yield self.progress()
 
     def _end_epoch(self) -> Epoch:
-        self._began = self.clock.updates
+        self._epoch_start = self.clock.updates
         return Epoch(
             number=self._number,
             env_steps=0,

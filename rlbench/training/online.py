@@ -41,13 +41,13 @@ class OnlineTrainer:
         self.rng, self.evaluate, self.budget, self.schedules = rng, evaluate, budget, schedules
         self.update_schedule, self.clock = update_schedule, Clock()
         self.inexact: tuple[int, ...] = ()  # agent steps at which a resume was not bit-exact
-        self._epoch_began = (0, 0.0)  # env steps and seconds at which the running epoch began
+        self._epoch_start = (0, 0.0)  # env steps and seconds at which the running epoch began
         self._training_rng: State | None = None  # random streams of the training during an evaluation
 
     def __iter__(self) -> Iterator[Progress | Epoch]:
         """A ``Progress`` after every vector step, evaluation included, and an ``Epoch`` after each; 0 is untrained."""
         clock = self.clock  # a restored state may follow an epoch's last step and precede its evaluation
-        while clock.epochs == 0 or clock.env_steps < self.budget.steps or clock.env_steps > self._epoch_began[0]:
+        while clock.epochs == 0 or clock.env_steps < self.budget.steps or clock.env_steps > self._epoch_start[0]:
             end = min(clock.epochs * self.budget.epoch, self.budget.steps)
             while clock.env_steps < end:
                 self._step()
@@ -56,7 +56,7 @@ class OnlineTrainer:
 
     def state_dict(self) -> State:
         """Everything that the next record depends on."""
-        began = torch.tensor(self._epoch_began, dtype=torch.float64)
+        began = torch.tensor(self._epoch_start, dtype=torch.float64)
         rng = self.rng.state_dict() if self._training_rng is None else self._training_rng
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
         return {**parts, "began": began, "noise": rng, "inexact": torch.tensor(self.inexact, dtype=torch.int64)}
@@ -67,7 +67,7 @@ class OnlineTrainer:
             getattr(self, name).load_state_dict(subtree(state, name))
         steps, seconds = tensor(state, "began").tolist()
         self.clock.check_epoch_start(steps, seconds)
-        self._epoch_began = (int(steps), seconds)
+        self._epoch_start = (int(steps), seconds)
         self.rng.load_state_dict(subtree(state, "noise"))
         before = tensor(state, "inexact").tolist() if "inexact" in state else ()  # older checkpoints have none
         self.inexact = (*before, *(() if self.collector.exact else (self.clock.env_steps,)))
@@ -98,7 +98,7 @@ class OnlineTrainer:
         yield self._close_epoch(evaluation.result())
 
     def _close_epoch(self, evaluation: Evaluated) -> Epoch:
-        clock, (steps, seconds) = self.clock, self._epoch_began
+        clock, (steps, seconds) = self.clock, self._epoch_start
         returns, lengths = self.collector.episode_stats.take()
         collection = Collected(
             episodes=len(returns),
@@ -117,7 +117,7 @@ class OnlineTrainer:
             evaluated=evaluation,
         )
         clock.epochs += 1
-        self._epoch_began = (clock.env_steps, clock.seconds)
+        self._epoch_start = (clock.env_steps, clock.seconds)
         return epoch
 
     @property

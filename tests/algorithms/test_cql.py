@@ -159,11 +159,11 @@ def test_each_critics_gradient_is_clipped_separately() -> None:
     whole, plain = gradients(loss, critics), gradients(value.sum(), critics)
     norms = [math.sqrt(sum(float(g[k].square().sum()) for g in whole)) for k in range(2)]
     assert norms[0] > 1 > norms[1]
-    optimize(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0, per_critic=True)
+    optimize(loss, torch.optim.SGD(parameters, lr=0.0), max_norm=1.0, clip_per_critic=True)
     for parameter, gradient in zip(parameters, whole, strict=True):
         torch.testing.assert_close(parameter.grad[0], gradient[0] / norms[0], rtol=1e-5, atol=1e-12)
         torch.testing.assert_close(parameter.grad[1], gradient[1], rtol=1e-12, atol=0)
-    optimize(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), per_critic=True)
+    optimize(critics(batch().obs, batch().action).sum(), torch.optim.SGD(parameters, lr=0.0), clip_per_critic=True)
     torch.testing.assert_close(parameters[0].grad, plain[0])
 
 
@@ -213,4 +213,4 @@ def test_actor_uses_critics_before_or_after_their_step(*, actor_first: bool) -> 
 
 def critic_step(learner: CQL, b: Transition) -> None:
     loss = learner.critic_loss(b)[0]
-    optimize(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm, per_critic=True)
+    optimize(loss, learner.sac.critic_optimizer, max_norm=learner.config.max_grad_norm, clip_per_critic=True)

@@ -166,7 +166,7 @@ def test_the_example_of_the_page_is_that_of_the_records() -> None:
         f"= {t:.2f}, p = {stats.t.sf(t, 3):.3f} < 0.05: `{setting}`",
         f"−{difference:.0f} + {stats.t.isf(0.05, 3):.3f} × {error:.0f} = {at.shortfall_percent * way / 100:.0f}",
         f"{at.shortfall_percent:.1f} % of {way:,.0f}: `≤ {at.shortfall_percent:.0f} %`",
-        f"spent {100 * calibration.curves()[CELLS[0]].alpha_spent(50_000):.1f} % of its 5 % here",
-        f"= {ALPHA * calibration.curves()[CELLS[0]].alpha_spent(50_000):.4f}, and would",
+        f"spent {100 * calibration.curves()[CELLS[0]].alpha_share(50_000):.1f} % of its 5 % here",
+        f"= {ALPHA * calibration.curves()[CELLS[0]].alpha_share(50_000):.4f}, and would",
     ):
         assert text in PAGE

@@ -9,7 +9,7 @@ import pytest
 
 import rlbench
 from rlbench.records import machine
-from rlbench.run import ROUNDING
+from rlbench.run import ROUNDING_FACTORS
 from tests.conftest import Patch
 
 
@@ -104,7 +104,7 @@ def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.M
     for cpuinfo, expected in {"flags\t: fpu fma avx2 sse\n": "avx2 fma", "Features : fp sve\n": "sve", "": ""}.items():
         monkeypatch.setattr(machine, "_kernel_text", {"/proc/cpuinfo": cpuinfo}.get)
         assert machine.vector_instructions() == expected
-    assert {"cpu", "vector_instructions"} <= {*ROUNDING} & {*machine.environment()}
+    assert {"cpu", "vector_instructions"} <= {*ROUNDING_FACTORS} & {*machine.environment()}
 
 
 VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "NVIDIA_TF32_OVERRIDE")
@@ -204,7 +204,7 @@ def test_variables_of_a_calling_git_do_not_name_another_repository(
 
 
 def test_tunables_of_the_c_library_that_choose_no_instructions_are_not_recorded(monkeypatch: Patch) -> None:
-    assert "GLIBC_TUNABLES" in ROUNDING
+    assert "GLIBC_TUNABLES" in ROUNDING_FACTORS
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
     assert "GLIBC_TUNABLES" not in machine.threads()
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0:glibc.cpu.hwcaps=-FMA,-AVX2")
@@ -214,4 +214,4 @@ def test_tunables_of_the_c_library_that_choose_no_instructions_are_not_recorded(
 @pytest.mark.parametrize("name", VARIABLES)
 def test_variables_that_choose_another_instruction_set_are_recorded(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv(name, "AVX")
-    assert machine.threads()[name] == "AVX" and name in ROUNDING
+    assert machine.threads()[name] == "AVX" and name in ROUNDING_FACTORS

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from rlbench.errors import UsageError
 from rlbench.report import check
-from rlbench.report.baseline import BLOCK, MIN_SPEEDS, SLOWER, WARN, Baseline, Entry, baseline_of, rule_speed
+from rlbench.report.baseline import (
+    MIN_SLOWDOWN,
+    MIN_SPEEDS,
+    SLOWER_MADS,
+    SUSPECT_MADS,
+    Baseline,
+    Entry,
+    baseline_of,
+    rule_speed,
+)
 from rlbench.report.check import against_baseline
 from rlbench.report.run_index import group_runs
 from rlbench.report.runs import Run
@@ -39,9 +48,9 @@ def test_equal_speeds_never_alarm(before: list[float], turn: int) -> None:
 def test_rulings_on_speeds_follow_the_definition(before: list[float], later: list[float]) -> None:
     middle, now, spread = statistics.median(before), statistics.median(later), std_of(before)
     word = rule_speed(before, later).word
-    slower = now < (1 - SLOWER) * middle
-    assert (word == "SLOWER") == (slower and now < middle - BLOCK * spread)
-    assert (word == "PASSED") == (not slower or now >= middle - WARN * spread)
+    slower = now < (1 - MIN_SLOWDOWN) * middle
+    assert (word == "SLOWER") == (slower and now < middle - SLOWER_MADS * spread)
+    assert (word == "PASSED") == (not slower or now >= middle - SUSPECT_MADS * spread)
 
 
 @given(speeds)

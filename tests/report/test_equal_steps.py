@@ -73,7 +73,7 @@ def test_checkpoint_is_informative_three_stds_and_a_tenth_above_the_start(
 
 
 def test_behind_spends_alpha_over_checkpoints_by_the_obrien_fleming_function() -> None:
-    spent = [CURVE.alpha_spent(step) for step in CURVE.test_steps]
+    spent = [CURVE.alpha_share(step) for step in CURVE.test_steps]
     total = [2 * stats.norm.sf(stats.norm.isf(0.025) / (number / 7) ** 0.5) / 0.05 for number in range(1, 8)]
     assert [sum(spent[: place + 1]) for place in range(len(spent))] == pytest.approx(total)
     assert total[-1] == pytest.approx(1.0)
@@ -107,7 +107,7 @@ def test_a_run_has_reached_a_step_between_its_first_evaluation_and_its_end(
 ) -> None:
     whole = run(0.0, 1.0, 2.0, 3.0)
     late = replace(whole, evaluations=whole.evaluations[1:], budget=5000, status=status)
-    assert equal_steps.has_reached(late, step) == expected
+    assert equal_steps.has_reached_step(late, step) == expected
 
 
 def test_the_offsets_of_the_documented_clocks_are_declared() -> None:
@@ -210,7 +210,7 @@ def test_behind_spends_its_share_where_a_failed_seed_makes_the_third(record_run:
     comparison, curve = at(results), reference_curve(HALF_CHEETAH)
     level = comparison.reference
     test = welch_test(comparison.scores, level.mean, level.std, level.n, comparison.margin)
-    assert comparison.test.below == pytest.approx(test.below / curve.alpha_spent(100_000)) and test.below > 0
+    assert comparison.test.below == pytest.approx(test.below / curve.alpha_share(100_000)) and test.below > 0
 
 
 @pytest.mark.parametrize(("scores", "sign"), [([0.80, 0.85, 0.90], 1), ([1.25, 1.30, 1.35], -1)])
@@ -227,6 +227,6 @@ def test_below_above_and_shortfall_equal_scipys_welch_test(
     curve = reference_curve(HALF_CHEETAH)
     chance = stats.t.cdf(sign * (ours.mean - level.mean + sign * row.margin) / error, degrees)
     p_value = row.test.below if sign > 0 else row.test.above
-    assert p_value == pytest.approx(chance / curve.alpha_spent(100_000), rel=1e-6) and p_value < 1
+    assert p_value == pytest.approx(chance / curve.alpha_share(100_000), rel=1e-6) and p_value < 1
     bound = level.mean - ours.mean + stats.t.isf(0.05, degrees) * error
     assert row.shortfall_percent == pytest.approx(100 * bound / (level.mean - random), rel=2e-2)

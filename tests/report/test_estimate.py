@@ -13,7 +13,7 @@ from rlbench.report.estimate import (
     final,
     interquartile_mean,
     mean,
-    one_an_epoch,
+    one_per_epoch,
     peak,
     sample_std,
     seed_scores,
@@ -149,7 +149,7 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
     ids=["off by one", "half-way", "dense"],
 )
 def test_one_evaluation_an_epoch_is_the_nearest_to_its_end(steps: list[int], nearest: list[int]) -> None:
-    assert [e.env_steps for e in one_an_epoch([Evaluation(at, 0.0, 0.0) for at in steps], 5_000)] == nearest
+    assert [e.env_steps for e in one_per_epoch([Evaluation(at, 0.0, 0.0) for at in steps], 5_000)] == nearest
 
 
 def test_equal_scores_have_no_std() -> None:

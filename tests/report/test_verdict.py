@@ -27,7 +27,7 @@ from rlbench.report.verdict import (
     out_of_reach,
     power,
     prediction_test,
-    under_both_estimators,
+    require_agreement,
     welch_interval,
     welch_test,
     with_failures,
@@ -200,7 +200,7 @@ def test_claims_under_two_estimators_are_monotone(scores: list[float], gaps: lis
     def verdict_word(shift: int) -> str:
         last = [s + shift for s in scores]
         top = [s + g for s, g in zip(last, gaps, strict=False)]
-        return word(under_both_estimators(*(prediction_test(scores, 100.0, 0.0, 0.0) for scores in (last, top))))
+        return word(require_agreement(*(prediction_test(scores, 100.0, 0.0, 0.0) for scores in (last, top))))
 
     assert ORDER[verdict_word(more)] >= ORDER[verdict_word(0)]
 
@@ -209,10 +209,10 @@ def test_joined_claims_have_the_weakest_of_each_number() -> None:
     one = CellTest(word="REPRODUCED", below=0.2, above=0.3, shortfall=1.0)
     other = CellTest(word="INCONCLUSIVE", below=0.1, above=0.4, more=2, shortfall=3.0)
     weakest = CellTest(word="INCONCLUSIVE", below=0.2, above=0.4, more=2, shortfall=3.0)
-    assert under_both_estimators(one, other) == weakest
+    assert require_agreement(one, other) == weakest
     assert in_both_respects(one, other) == replace(weakest, below=0.1, shortfall=1.0)
     few = CellTest(word="INCONCLUSIVE", more=1)  # too few seeds for a test
-    assert under_both_estimators(other, few) == CellTest(word="INCONCLUSIVE", below=0.1, more=2)
+    assert require_agreement(other, few) == CellTest(word="INCONCLUSIVE", below=0.1, more=2)
 
 
 def test_without_a_published_std_ours_replaces_it() -> None:
@@ -237,8 +237,8 @@ def test_failed_seed_among_three_good_ones_weakens_the_verdict() -> None:
 
 def test_disagreement_of_two_estimators_is_inconclusive() -> None:
     low, high = (prediction_test(scores, 100.0, 0.0, 0.0) for scores in ([50.0, 51.0, 52.0], [99.0, 100.0, 101.0]))
-    assert (word(low), word(high), word(under_both_estimators(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
-    assert word(under_both_estimators(low, low)) == "BELOW"
+    assert (word(low), word(high), word(require_agreement(low, high))) == ("BELOW", "CONSISTENT", "INCONCLUSIVE")
+    assert word(require_agreement(low, low)) == "BELOW"
 
 
 @given(SCORES, st.integers(0, 500))
