@@ -170,9 +170,7 @@ class Runtime(Frozen):
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # of torch; None is chosen by the machine
     saved_threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # those of a resumed checkpoint; overrules
     update_engine: EngineName = "auto"  # of gradient steps
-    eval_workers: int | None = Field(
-        default=None, ge=0
-    )  # evaluation workers of offline training; None: as many as help
+    eval_workers: int | None = Field(default=None, ge=0)  # evaluation workers of offline training; None: automatic
     dataset: str | None = None  # file or folder in which recorded experience lies; None looks in the usual places
     dataset_sha256: str | None = None  # of that file; another one is refused
     checkpoint_seconds: float = Field(default=600.0, gt=0)  # between checkpoints inside a segment

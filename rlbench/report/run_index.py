@@ -65,9 +65,7 @@ class Runs:
         default_factory=list
     )  # the documented settings, in other versions of the environment
     same_numbers: list[Run] = field(default_factory=list)  # the numbers of another seed
-    duplicates: list[Run] = field(
-        default_factory=list
-    )  # other records of a seed that counts: better, or shorter but no prefix
+    duplicates: list[Run] = field(default_factory=list)  # other records of a seed, better or shorter, no prefixes
     imported_curves: list[Run] = field(default_factory=list)  # curves that other programs measured
     of_imported: bool = False  # the imported curves stand in the place of runs
     interval: int = 0  # steps to which only the nearest imported return counts, where there are more
