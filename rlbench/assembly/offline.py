@@ -106,11 +106,7 @@ def build_offline(
     runtime: Runtime,
     seal: Seal | None = None,
 ) -> trainer.OfflineTrainer:
-    """Build the training of an offline run; ``seal`` is the checksum of data that was just verified.
-
-    Raises:
-        UsageError: the run would ignore a setting.
-    """
+    """Build the training of an offline run; ``seal`` is the checksum of data that was just verified."""
     data, sha256, obs_transform = _preprocessed(spec, algo, info, runtime, seal)
     if obs_transform is not None:
         obs_transform.normalize_in_place(data.obs)

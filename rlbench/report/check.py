@@ -106,6 +106,8 @@ def _at_finding(cell: Cell, runs: Runs) -> Finding:
     if cell.at is None:
         if cell.measured is not None and (cell.verdict.word == "NOT COMPARABLE" or reference_curve(cell.key) is None):
             return _finding(cell.key, "at", "NOT COMPARABLE", "no documented curve")
+        if not all(run.has_curve for run in runs.evaluated):
+            return _finding(cell.key, "at", "NOT COMPARABLE", "a score without steps is none at equal steps")
         word, reason = ("NOT RUN", "no run") if cell.measured is None else ("TOO EARLY", "no seed at a test step")
         return _finding(cell.key, "at", word, "; ".join([reason, *remarks(runs)]))
     point, scores = cell.at.reference, cell.at.scores

@@ -228,7 +228,9 @@ def _not_comparable(cell: Cell, reference: ReferenceScore | None) -> Cell:
         cell,
         documented=reference,
         verdict=Verdict("NOT COMPARABLE"),
-        note="only a checkout of rlbench has the curves that this reference or option needs",
+        note=f"measured by {cell.measured.estimator}; a checkout of rlbench tests it by this reference or option"
+        if cell.measured
+        else cell.note,
         margin=None,
         test=None,
         scores=(),

@@ -163,8 +163,9 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
 
 def _row(key: CellKey, runs: Runs) -> Parity | None:
     """A cell before the other cells of its suite are tested; None without two seeds on each side at a common step."""
-    curves = [run for run in runs.imported_curves if run.has_curve and run.origin.get("kind") == "evaluation"]
-    peers, left_out = _peers(curves)
+    evaluations = [run for run in runs.imported_curves if run.origin.get("kind") == "evaluation"]
+    peers, left_out = _peers([run for run in evaluations if run.has_curve])
+    left_out += ("scores without steps",) * (not all(run.has_curve for run in evaluations))
     files = {run.data_file for run in peers}
     scored_runs = [run for run in runs.evaluated if run.data_file in files]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
@@ -187,8 +188,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     if scale is not None and (curve is None or curve.has_risen(step)):
         distance = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=len(scored_runs) - len(ours)))
-    if scale is None and runs.failed:
-        left_out += (f"{count_text(len(runs.failed), 'failed run')} of rlbench",)
+    left_out += (f"{count_text(len(runs.failed), 'failed run')} of rlbench",) * (scale is None and bool(runs.failed))
     failed_scores = [] if scale is None else [min(scale.random, *ours)] * len(runs.failed)
     if distance is not None:
         is_open = conflicting or len(theirs) < MIN_SEEDS

@@ -82,6 +82,8 @@ def test_final_scores_end_no_longer_reference_and_hide_no_seed_at_equal_steps(tm
     assert main(["import", str(tmp_path / "c.csv"), *words]) == 0
     cell = cell_of(tmp_path)
     assert cell.measured is not None and (cell.measured.n, cell.at) == (5, None)
+    check = ["check", "mujoco", "--imported", "--at", "--strict", "--results", str(tmp_path / "results")]
+    assert "no imported curve that can be compared" in refusal_of(check)
 
 
 @pytest.mark.parametrize("name", ["SAC", "sac ", "mysac"])

@@ -19,12 +19,13 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench import checkpoint, suites
-from rlbench.assembly.environments import record_video
+from rlbench.assembly import assemble
+from rlbench.assembly.environments import describe, record_video
 from rlbench.cli import doctor
 from rlbench.cli.app import TERMINATING
 from rlbench.cli.resolve import resolve
 from rlbench.config.footprint import footprint
-from rlbench.config.run import Spec
+from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import GymnasiumTask
 from rlbench.envs.base import Box, Discrete, Snapshot, Step, VectorEnv
 from rlbench.envs.external import external_vector
@@ -460,8 +461,11 @@ def test_frames_become_gray_and_small_and_rewards_are_clipped_in_training_alone(
 def test_clipped_rewards_of_vectors_are_refused_since_none_are_clipped() -> None:
     words = ["run", "toy", "dqn", "--task", "gym:CartPole-v1", *QUICK]
     assert "task.clip: gym:CartPole-v1 shows vectors" in stderr_of([*words, "--set", "task.clip=true"])
-    older = GymnasiumTask(id="gym:CartPole-v1", clip=True)  # its policy is still evaluated
-    assert external_vector(older, seeds=(0,), training=False, make=None).info.obs_shape == (4,)
+    task = suites.spec("toy", "dqn", "gym:CartPole-v1").task.model_copy(update={"clip": True})
+    older = suites.spec("toy", "dqn", "gym:CartPole-v1").model_copy(update={"task": task})  # of earlier code
+    assert isinstance(older.task, GymnasiumTask) and older.task.clip
+    assert external_vector(older.task, seeds=(0,), training=False, make=None).info.obs_shape == (4,)
+    assemble.build(older, Runtime(device="cpu"), describe(older)).close()  # as `verify --replay` does
 
 
 def test_observations_that_do_not_suit_the_settings_are_refused_with_advice() -> None:
