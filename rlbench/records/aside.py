@@ -29,16 +29,27 @@ def set_aside(folder: Path) -> Path | None:
     aside = _attempt_folder(folder, present)
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
-        (aside / MOVING).touch()
-        faults.point("aside.made")
-        if spec_file.exists():
-            disk.replace(aside / spec_file.name, spec_file.read_bytes())
-        for part in reversed(present):
-            part.rename(aside / part.name)
-            faults.point("aside.moved")
-        (aside / MOVING).unlink()
+        try:
+            (aside / MOVING).touch()
+            faults.point("aside.made")
+            if spec_file.exists():
+                disk.replace(aside / spec_file.name, spec_file.read_bytes())
+            for part in reversed(present):
+                part.rename(aside / part.name)
+                faults.point("aside.moved")
+            (aside / MOVING).unlink()
+        except OSError:
+            restore(folder, aside)
+            raise
         disk.sync(folder)
     return aside
+
+
+def end_moves(folder: Path) -> None:
+    """End the moves that a kill has ended: the run goes on without ``--force``, as another attempt."""
+    for path in folder.glob(f"attempt-*/{MOVING}"):
+        with suppress(OSError):
+            path.unlink()
 
 
 def restore(folder: Path, aside: Path) -> None:

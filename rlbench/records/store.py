@@ -28,7 +28,7 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
-from rlbench.records.aside import ATTEMPT_PARTS, restore, set_aside
+from rlbench.records.aside import ATTEMPT_PARTS, end_moves, restore, set_aside
 from rlbench.records.attempts import note_resumption, resumptions
 from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
@@ -368,6 +368,7 @@ class Store:
             return
         record = read_record(self.folder)
         refuse_other_run(record, spec)
+        end_moves(self.folder)
         lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes = True

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rlbench.config.names import clean_texts, count_text, printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
+from rlbench.records.aside import MOVING
 from rlbench.records.attempts import resumptions
 from rlbench.records.epochs import read_epochs
 from rlbench.records.types import Epoch, Estimator
@@ -213,15 +214,18 @@ def attempts(folder: Path) -> tuple[Attempt, ...]:
     """
     numbers = sorted(int(number) for path in folder.glob("attempt-*") if (number := path.name[8:]).isdecimal())
     try:
-        return tuple(_attempt(folder / f"attempt-{number}") for number in numbers)
+        return tuple(filter(None, (_attempt(folder / f"attempt-{number}") for number in numbers)))
     except (RefusedFile, OSError) as error:
         fault = str(error).rpartition("; ")[0] if isinstance(error, RefusedFile) else f"{folder}: unreadable ({error})"
         raise RefusedFile(f"{fault}; restore it, or move the attempt away, which may have failed") from None
 
 
-def _attempt(folder: Path) -> Attempt:
+def _attempt(folder: Path) -> Attempt | None:
+    """An attempt that was put aside; None while nothing of it was moved."""
     files.refuse_link(folder)
     names = {path.name for path in folder.iterdir()}
+    if MOVING in names <= {MOVING, "spec.json"}:
+        return None
     if names.isdisjoint({"spec.json", "outcome.json"}):  # ``--force`` was killed before the first file
         return Attempt(folder.name, "interrupted", "", {})
     metadata = files.read_sealed(folder / "spec.json")

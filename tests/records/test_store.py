@@ -24,9 +24,11 @@ from rlbench.records.epochs import line_of
 from rlbench.records.locks import FolderLock
 from rlbench.records.store import Record, Store, folder_of, read_record
 from rlbench.records.types import Collected, Epoch, Evaluated, Outcome, Progress, Status, Updated
+from rlbench.report.runs import attempts
 from rlbench.run import fail_lost_run
 from tests import conftest
-from tests.conftest import RecordRun
+from tests.commands import killed_at
+from tests.conftest import Patch, RecordRun
 from tests.forging import locked, reseal
 
 CATCH = suites.spec("toy", "dqn", "Catch", seed=3)
@@ -332,6 +334,27 @@ def test_a_failed_attempt_is_no_part_of_the_record_beside_it(record_run: RecordR
     aside.restore(folder, second)
     assert {path.name for path in attempt.iterdir()} == {"spec.json", "outcome.json"}
     assert (folder / "epochs.jsonl").exists() and not (folder / "outcome.json").exists()
+
+
+def test_a_run_that_goes_on_ends_the_move_of_a_killed_force(record_run: RecordRun, monkeypatch: Patch) -> None:
+    folder = record_run([], status="failed")
+    assert killed_at(monkeypatch, 0, lambda: aside.set_aside(folder)), "before the first move"
+    assert attempts(folder) == ()
+    assert killed_at(monkeypatch, 4, lambda: aside.set_aside(folder)), "after the outcome was moved"
+    assert (folder / "attempt-1" / aside.MOVING).exists() and not (folder / "outcome.json").exists()
+    record_run([1.0], status=None)
+    (folder / "checkpoint").mkdir()
+    second = aside.set_aside(folder)
+    assert second == folder / "attempt-2" and (folder / "attempt-1" / "outcome.json").exists()
+
+
+def test_a_move_aside_that_fails_is_undone(record_run: RecordRun) -> None:
+    folder = record_run([1.0])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "attempt-1" / aside.MOVING).mkdir(parents=True)  # which no file can replace
+    with pytest.raises(UsageError):
+        aside.set_aside(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 def test_a_run_that_went_on_after_a_killed_force_is_an_attempt_of_its_own(record_run: RecordRun) -> None:
