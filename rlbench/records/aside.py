@@ -50,6 +50,7 @@ def end_moves(folder: Path) -> None:
     for path in folder.glob(f"attempt-*/{MOVING}"):
         with suppress(OSError):
             path.unlink()
+            faults.point("lock.swept")
 
 
 def restore(folder: Path, aside: Path) -> None:
