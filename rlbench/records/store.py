@@ -165,9 +165,11 @@ def remove_empty_crash(folder: Path) -> None:
     path, lock = folder / "crash.txt", FolderLock(folder)
     with suppress(OSError, RefusedFile, UsageError):
         if path.is_file() and path.stat().st_size == 0 and lock.acquire():
-            path.unlink()
-            faults.point("crash.removed")
-            lock.release()
+            try:
+                path.unlink()
+                faults.point("crash.removed")
+            finally:
+                lock.release()
 
 
 class Store:
