@@ -17,8 +17,8 @@ from benchmarks.cases import Case
 from rlbench import suites
 from rlbench.assembly.discrete import q_learning_parts
 from rlbench.assembly.environments import describe
-from rlbench.assembly.restore import policy_player
-from rlbench.collectors.recording import ShardRecorder, record
+from rlbench.assembly.restore import record_games
+from rlbench.collectors.recording import ShardRecorder
 from rlbench.config.online import QLearningConfig
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.datasets.recording_format import Chunk
@@ -81,10 +81,8 @@ def _acting_loop(writer: RecordingWriter, case: Case) -> Iterator[int]:
     if not isinstance(spec.algo, QLearningConfig):
         raise TypeError(type(spec.algo).__name__)
     policy = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner.policy_net()
-    actor, frame_stack, explorer, envs = policy_player(
-        spec, {"policy": module_state(policy)}, epsilon=0.2, num_envs=NUM_ENVS, seed=0
-    )
-    return record(actor, frame_stack, explorer, envs, ShardRecorder(writer, num_envs=NUM_ENVS, steps=10_000_000))
+    recorder = ShardRecorder(writer, num_envs=NUM_ENVS, steps=10_000_000)
+    return iter(record_games(spec, {"policy": module_state(policy)}, epsilon=0.2, seed=0, recorder=recorder))
 
 
 def _turn(loop: Iterator[int]) -> int:

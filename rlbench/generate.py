@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 import rlbench
 from rlbench import checkpoint, suites
 from rlbench.assembly.environments import environments
-from rlbench.assembly.restore import export_policy, policy_player, q_learning_of
-from rlbench.collectors.recording import ShardRecorder, record
+from rlbench.assembly.restore import export_policy, record_games, refuse_other_than_q_learning
+from rlbench.collectors.recording import ShardRecorder
 from rlbench.config.run import Spec
 from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
@@ -166,7 +166,7 @@ class EpisodeRecorder:
         self.expert = None if outcome is None else outcome.best if which == "best" else outcome.final
         if spec.task.id != recipe.task:
             raise UsageError(f"{run}: was trained on {spec.task.id}, not {recipe.task}; name its own task")
-        q_learning_of(spec)
+        refuse_other_than_q_learning(spec)
         self.recipe, self.spec, self.state, self.folder = recipe, spec, state, folder
         recording_writer.begin(folder, recipe.model_dump())  # only after all checks
         self.shards = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
@@ -174,15 +174,12 @@ class EpisodeRecorder:
 
     def __iter__(self) -> Iterator[int]:
         """Act, and yield the number of steps so far after every vector step."""
-        recipe = self.recipe
-        actor, frame_stacker, explorer, envs = policy_player(
-            self.spec, self.state, epsilon=recipe.epsilon, num_envs=recipe.lanes, seed=recipe.seed
+        games = record_games(
+            self.spec, self.state, epsilon=self.recipe.epsilon, seed=self.recipe.seed, recorder=self.shards
         )
-        try:
-            self.versions = dict(envs.info.versions)
-            yield from record(actor, frame_stacker, explorer, envs, self.shards)
-        finally:
-            envs.close()
+        self.versions = dict(games.envs.info.versions)
+        yield from games
+        self.shards.writer.flush()
 
     def finish(self) -> dict[str, str | float]:
         """Mark the data set as complete; return the metadata that reproduce it, and statistics of its returns."""

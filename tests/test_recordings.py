@@ -10,16 +10,18 @@ from torch import Tensor
 from rlbench import checkpoint, suites
 from rlbench.assembly.discrete import q_learning_parts
 from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.restore import fingerprint, policy_player
-from rlbench.buffers.ring import ArraySpec
-from rlbench.collectors.explore import EpsilonGreedy, NoExploration
-from rlbench.collectors.recording import ShardRecorder, record
+from rlbench.assembly.restore import fingerprint, record_games
+from rlbench.buffers.ring import ArraySpec, RingBuffer
+from rlbench.collectors.evaluate import Evaluation
+from rlbench.collectors.explore import Actor, EpsilonGreedy, NoExploration
+from rlbench.collectors.recording import ShardRecorder
 from rlbench.datasets import recording_reader, recording_writer
 from rlbench.datasets.episodes import Dataset
 from rlbench.datasets.recipes import RecordingRecipe, user_recipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT, dataset_return
-from rlbench.errors import UsageError
+from rlbench.envs.base import VectorEnv
+from rlbench.errors import RefusedFile, UsageError
 from rlbench.generate import EpisodeRecorder, stored_run
 from rlbench.ops.state_dict import module_state
 from rlbench.records.types import Outcome
@@ -38,6 +40,27 @@ def recipe(run: Path, **changes: object) -> RecordingRecipe:
     digest = fingerprint(stored_run(run, "best")[1])
     metadata = {"name": "rlb-x", "task": "Catch", "policy": "p", "sha256": digest, "steps": STEPS, "lanes": 2}
     return RecordingRecipe.model_validate({**metadata, "epsilon": 0.2, **changes})
+
+
+def games_of(run: Path, folder: Path, num_envs: int) -> Evaluation:
+    recorder = ShardRecorder(RecordingWriter(folder), num_envs=num_envs, steps=num_envs)
+    return record_games(*stored_run(run, "best"), epsilon=0.0, seed=0, recorder=recorder)
+
+
+def play(actor: Actor, buffer: RingBuffer, envs: VectorEnv, recorder: ShardRecorder) -> None:
+    n = envs.info.num_envs
+    list(
+        Evaluation(
+            actor=actor,
+            buffer=buffer,
+            explorer=NoExploration(),
+            envs=envs,
+            seeds=range(n),
+            episodes=n,
+            recorder=recorder,
+        )
+    )
+    recorder.writer.flush()
 
 
 def record_play(run: Path, folder: Path, **changes: object) -> tuple[Dataset, dict[str, str | float]]:
@@ -64,8 +87,7 @@ def test_every_env_records_its_share_of_whole_games(run: Path, tmp_path: Path) -
 
 def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
     rows, _ = record_play(run, tmp_path / "rlb-x.frames")
-    spec, policy_state = stored_run(run, "best")
-    again = policy_player(spec, policy_state, epsilon=0.0, num_envs=2, seed=0).envs
+    again = games_of(run, tmp_path / "again.frames", 2).envs
     obs_now, at, waiting = (
         again.reset(),
         [0, int(np.flatnonzero(np.cumsum(rows.final == 0) == 103)[0]) + 2],
@@ -95,8 +117,7 @@ def test_replayed_actions_give_equal_frames(run: Path, tmp_path: Path) -> None:
 
 
 def test_epsilon_is_the_share_of_random_actions(run: Path, tmp_path: Path) -> None:
-    spec, policy_state = stored_run(run, "best")
-    actor = policy_player(spec, policy_state, epsilon=0.0, num_envs=1, seed=0).actor
+    actor = games_of(run, tmp_path / "again.frames", 1).actor
     for epsilon, low, high in ((0.0, 0.0, 0.0), (0.9, 0.45, 0.75), (0.3, 0.1, 0.3)):  # two thirds of ε
         rows, _ = record_play(run, tmp_path / f"{epsilon}.frames", epsilon=epsilon)
         live = ~rows.final
@@ -150,8 +171,7 @@ def test_frame_stack_contains_no_frame_of_the_previous_game(tmp_path: Path) -> N
     envs, actor = environments(spec.task, seeds=(1, 2), training=False), Watching(3)
     ring = ring_of(2, 10, stack=3, obs=ArraySpec((10, 5), torch.uint8))
     writer = RecordingWriter(tmp_path / "x.frames")
-    list(record(actor, ring, NoExploration(), envs, ShardRecorder(writer, num_envs=2, steps=80)))
-    envs.close()
+    play(actor, ring, envs, ShardRecorder(writer, num_envs=2, steps=80))
     rows = recording_reader.read_recording(tmp_path / "x.frames")
     assert rows.terminated.sum() > 4
     frames_by_env = [[obs_now[env_index].numpy().tobytes() for obs_now in actor.observations] for env_index in range(2)]
@@ -172,8 +192,7 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     envs = environments(spec.task, seeds=(1,), training=False)
     writer = RecordingWriter(tmp_path / "x.frames", rows=300)
     tracks = ShardRecorder(writer, num_envs=1, steps=700)
-    list(record(Random(9), Nothing(), NoExploration(), envs, tracks))
-    envs.close()
+    play(Random(9), Nothing(), envs, tracks)
     recording_writer.finish(tmp_path / "x.frames", writer.digests, {})
     rows = recording_reader.read_recording(tmp_path / "x.frames")
     assert rows.obs.shape[1:] == (84, 84) and rows.obs.dtype == np.uint8
@@ -184,12 +203,21 @@ def test_lost_lives_end_no_game_and_points_are_not_clipped(tmp_path: Path) -> No
     )
 
 
-def test_recording_policy_acts_as_in_evaluation() -> None:
+def test_recording_policy_acts_as_in_evaluation(tmp_path: Path) -> None:
     spec = suites.spec("atari", "dqn", "MsPacmanNoFrameskip-v4")
     learner = q_learning_parts(spec, spec.algo, describe(spec), torch.device("cpu")).learner
     policy_state = {"policy": module_state(learner.policy_net()), "epoch": 0}
-    rules = policy_player(spec, policy_state, epsilon=0.2, num_envs=1, seed=0).envs._tracker
+    recorder = ShardRecorder(RecordingWriter(tmp_path / "x.frames"), num_envs=1, steps=1)
+    rules = record_games(spec, policy_state, epsilon=0.2, seed=0, recorder=recorder).envs._tracker
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
+
+
+def test_weights_of_another_network_are_refused(run: Path, tmp_path: Path) -> None:
+    spec, policy_state = stored_run(run, "best")
+    other = {**policy_state, "policy": module_state(torch.nn.Linear(2, 2))}
+    recorder = ShardRecorder(RecordingWriter(tmp_path / "x.frames"), num_envs=1, steps=1)
+    with pytest.raises(RefusedFile, match="another network"):
+        record_games(spec, other, epsilon=0.0, seed=0, recorder=recorder)
 
 
 def test_an_invalid_recipe_is_refused(run: Path) -> None:

@@ -15,6 +15,7 @@ from rlbench.buffers.ring import ArraySpec, RingBuffer
 from rlbench.buffers.samplers import UniformSampler
 from rlbench.collectors.evaluate import Evaluation
 from rlbench.collectors.explore import Actor, Explorer
+from rlbench.collectors.recording import ShardRecorder
 from rlbench.config.run import Spec
 from rlbench.envs.base import Box, EnvInfo
 from rlbench.envs.normalize import ObsTransform
@@ -41,7 +42,12 @@ def evaluation(spec: Spec, info: EnvInfo, setup: EvaluationSetup, device: torch.
 
 
 def protocol_evaluation(
-    spec: Spec, info: EnvInfo, setup: EvaluationSetup, device: torch.device, seeds: Seeds
+    spec: Spec,
+    info: EnvInfo,
+    setup: EvaluationSetup,
+    device: torch.device,
+    seeds: Seeds,
+    recorder: ShardRecorder | None = None,
 ) -> Evaluation:
     """An evaluation by the protocol, with fresh environments and a ring that only stacks frames."""
     protocol = spec.protocol
@@ -58,6 +64,7 @@ def protocol_evaluation(
         seeds=env_seeds,
         episodes=protocol.episodes,
         to_env_action=setup.to_env_action,
+        recorder=recorder,
     )
 
 

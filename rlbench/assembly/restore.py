@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlbench.assembly import assemble, discrete, policy_gradient
+from rlbench.assembly import assemble, policy_gradient
 from rlbench.assembly.device import device_of, stepping_threads, threads_of
-from rlbench.assembly.environments import describe, environments
-from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation, ring_of
-from rlbench.buffers.ring import RingBuffer
+from rlbench.assembly.environments import describe
+from rlbench.assembly.evaluation import EvaluationSetup, protocol_evaluation
 from rlbench.collectors.evaluate import Evaluation
-from rlbench.collectors.explore import Actor, EpsilonGreedy
+from rlbench.collectors.recording import ShardRecorder
 from rlbench.config.online import PolicyGradientConfig, QLearningConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import env_task_of
 from rlbench.datasets import episodes
 from rlbench.datasets.policies import serialize
-from rlbench.envs.base import Discrete, EnvInfo, VectorEnv
+from rlbench.envs.base import EnvInfo
 from rlbench.envs.normalize import CLIP, EPSILON, ObsNormalizer, ObsTransform
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.ops.state_dict import State, load_module, subtree, tensor
@@ -76,47 +74,30 @@ def _obs_transform(spec: Spec, state: State, info: EnvInfo) -> ObsTransform | No
     return obs_transform
 
 
-class PolicyPlayer(NamedTuple):
-    """A policy, its explorer and the environments on which it plays."""
+def record_games(spec: Spec, state: State, *, epsilon: float, seed: int, recorder: ShardRecorder) -> Evaluation:
+    """Prepare games of the policy in the ``state`` of a run of ``spec``, played on the CPU for the ``recorder``.
 
-    actor: Actor
-    frame_stacker: RingBuffer  # stacks the frames that the actor observes
-    explorer: EpsilonGreedy
-    envs: VectorEnv  # whole games with unclipped rewards
-
-
-def policy_player(spec: Spec, state: State, *, epsilon: float, num_envs: int, seed: int) -> PolicyPlayer:
-    """The policy in the ``state`` of a run of ``spec``, on the CPU: equal seeds give equal episodes.
+    Equal seeds give equal games.
 
     Raises:
-        UsageError: it does not learn the values of discrete actions.
+        RefusedFile: the checkpoint holds another network.
     """
-    algo = q_learning_of(spec)
-    seeds, device, info = Seeds(seed).child("games"), torch.device("cpu"), describe(spec)
-    if not isinstance(info.actions, Discrete):
-        raise UsageError(f"{spec.name}: {spec.task.id} takes continuous actions; record it without --epsilon")
-    parts = discrete.q_learning_parts(spec, algo, info, device)
-    load_module(parts.learner.policy_net(), subtree(state, "policy"))
-    torch.manual_seed(seeds.child("noise").number())  # for a network with noise of its own
-    generator = seeds.child("explore").torch(device)
-    capacity = (spec.task.stack + 2) * num_envs
-    return PolicyPlayer(
-        actor=parts.learner,
-        frame_stacker=ring_of(spec, info, device, capacity=capacity, num_envs=num_envs),
-        explorer=EpsilonGreedy(actions=info.actions.n, generator=generator, epsilon=epsilon),
-        envs=environments(spec.task, seeds=seeds.child("env").numbers(num_envs), training=False),
-    )
+    num_envs = len(recorder.steps)
+    changes = {"episodes": num_envs, "envs": num_envs, "epsilon": epsilon}
+    spec = spec.model_copy(update={"protocol": spec.protocol.model_copy(update=changes)})
+    device, info = torch.device("cpu"), describe(spec)
+    setup = _setup(spec, state, info, device, Runtime(device="cpu"))
+    return protocol_evaluation(spec, info, setup, device, Seeds(seed).child("games"), recorder)
 
 
-def q_learning_of(spec: Spec) -> QLearningConfig:
-    """The algorithm of ``spec``, if its games can be recorded.
+def refuse_other_than_q_learning(spec: Spec) -> None:
+    """Refuse a run whose games cannot be recorded.
 
     Raises:
         UsageError: it does not learn the values of discrete actions.
     """
     if not isinstance(spec.algo, QLearningConfig):
         raise UsageError(f"{spec.name}: is not Q-learning; only Q-learning, such as dqn or rainbow, records games")
-    return spec.algo
 
 
 def fingerprint(state: State) -> str:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rlbench.buffers.ring import RingBuffer
-from rlbench.collectors.explore import Actor, Explorer
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED
 from rlbench.datasets.recording_writer import RecordingWriter, row
-from rlbench.envs.base import Frames, Step, VectorEnv
+from rlbench.envs.base import Frames, Step
 
 
 class ShardRecorder:
     """Record each env up to its share of ``steps``, and the returns of its whole episodes."""
 
     def __init__(self, writer: RecordingWriter, *, num_envs: int, steps: int) -> None:
-        self.writer, self.count = writer, np.zeros(num_envs, np.int64)
+        self.writer, self.steps = writer, np.zeros(num_envs, np.int64)
         self.quota = np.full(num_envs, steps // num_envs)
         self.quota[: steps % num_envs] += 1
         self.score = np.zeros(num_envs)
@@ -26,17 +22,22 @@ class ShardRecorder:
         self.cut = 0  # episodes cut where their env reached its share
 
     @property
-    def full(self) -> bool:
+    def count(self) -> int:
+        """Number of recorded steps, over all envs."""
+        return int(self.steps.sum())
+
+    @property
+    def is_complete(self) -> bool:
         """True once every env has reached its share."""
-        return bool((self.count == self.quota).all())
+        return bool((self.steps == self.quota).all())
 
     def add(self, agent_step: NDArray[np.bool_], obs: Frames, action: NDArray[np.int64], answer: Step) -> None:
         """Record observation, action and answer of every env of the mask ``agent_step`` ``[N]`` below its share."""
         ended = answer.terminated | answer.truncated
-        for env_id in np.flatnonzero(agent_step & (self.count < self.quota)).tolist():
-            self.count[env_id] += 1
+        for env_id in np.flatnonzero(agent_step & (self.steps < self.quota)).tolist():
+            self.steps[env_id] += 1
             self.score[env_id] += answer.score[env_id]
-            cut = bool(self.count[env_id] == self.quota[env_id] and not ended[env_id])
+            cut = bool(self.steps[env_id] == self.quota[env_id] and not ended[env_id])
             flags = TERMINATED * bool(answer.terminated[env_id])
             flags |= TRUNCATED * (bool(answer.truncated[env_id]) or cut)
             self.writer.add(row(env_id, obs[env_id], int(action[env_id]), float(answer.score[env_id]), flags))
@@ -46,23 +47,3 @@ class ShardRecorder:
                 if not cut:
                     self.returns[env_id].append(float(self.score[env_id]))
                 self.score[env_id] = 0.0
-
-
-def record(
-    actor: Actor, frame_stacker: RingBuffer, explorer: Explorer, envs: VectorEnv, recorder: ShardRecorder
-) -> Iterator[int]:
-    """Play until every env has reached its share; yield the number of steps so far after every vector step."""
-    frames = envs.reset()
-    agent_step = np.ones(len(frames), np.bool_)
-    obs = frame_stacker.add_observations(frames)
-    while not recorder.full:
-        action = explorer(actor.act(obs, "eval"))
-        host_action = action.cpu().numpy()
-        envs.send(host_action)
-        answer = envs.recv()
-        recorder.add(agent_step, frames, host_action, answer)
-        frame_stacker.add_transitions(action, answer.reward, answer.terminated, answer.truncated)
-        agent_step, frames = ~(answer.terminated | answer.truncated), answer.obs
-        obs = frame_stacker.add_observations(frames)
-        yield int(recorder.count.sum())
-    recorder.writer.flush()
