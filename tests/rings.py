@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import torch
 
+from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import ArraySpec, RingBuffer
-from rlbench.buffers.samplers import Sampler, UniformSampler
+from rlbench.buffers.samplers import UniformSampler
 
 RingT = TypeVar("RingT", bound=RingBuffer)
 NUMBER = ArraySpec((), torch.float32)
@@ -21,7 +22,7 @@ def ring_of(
     kind: type[RingT] = RingBuffer,
     obs: ArraySpec = NUMBER,
     gamma: float = 0.9,
-    sampler: Sampler | None = None,
+    sampler: UniformSampler | PrioritizedSampler | None = None,
     seed: int = 0,
 ) -> RingT:
     """A ring of ``rows`` rows of discrete actions, sampled uniformly by default."""

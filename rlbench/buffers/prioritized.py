@@ -41,7 +41,10 @@ class PrioritizedSampler(Composite):
         self.beta.fill_(beta)
 
     def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
-        """Give the new row of envs ``[M]`` the highest priority so far; a final or an expired slot gets mass 0."""
+        """Give the new row of envs ``[M]`` the highest priority so far; a final or an expired slot gets mass 0.
+
+        ``row`` and ``expired_row``, which is soon overwritten, are one for all envs or ``[M]``.
+        """
         self._set_mass(expired_row * self.num_envs + env_ids, torch.zeros_like(final, dtype=torch.float64))
         self._set_mass(row * self.num_envs + env_ids, self.top.double() ** self.alpha * ~final)
 

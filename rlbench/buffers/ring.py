@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlbench.buffers.samplers import CommonRange, Sampler, SampleRange
+from rlbench.buffers.prioritized import PrioritizedSampler
+from rlbench.buffers.samplers import CommonRange, SampleRange, UniformSampler
 from rlbench.ops.state_dict import State, integer, subtree, tensor
 from rlbench.ops.types import Transition
 
@@ -49,7 +50,7 @@ class RingBuffer:
         n_step: int,
         gamma: float,
         stack: int,
-        sampler: Sampler,
+        sampler: UniformSampler | PrioritizedSampler,
         device: torch.device,
     ) -> None:
         self.length, self.num_envs = capacity // num_envs, num_envs

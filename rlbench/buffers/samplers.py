@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from rlbench.ops.state_dict import Composite, Stateful
-
-
-class SampleRange(Protocol):
-    """The slots of a ring that may start a transition: its observations and their frame stacks are stored."""
-
-    def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat slots ``row · N + env``, ``[B]`` int64, for numbers in [0, 1), and weights: 0 in an empty ring."""
+from rlbench.ops.state_dict import Composite
 
 
 class CommonRange(NamedTuple):
@@ -27,7 +20,10 @@ class CommonRange(NamedTuple):
     num_envs: int  # of the ring
 
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """``[B]`` slots row by row, from the newest into the past."""
+        """Flat slots ``row · N + env`` for numbers ``[B]`` in [0, 1), row by row from the newest into the past.
+
+        Slots are int64; weights, as many, are 0 in an empty ring.
+        """
         index = (uniform * (self.rows * self.num_envs)).long()
         row = (self.head - self.n_step - index // self.num_envs) % self.length
         weight = (self.rows > 0).float().expand(len(uniform))  # 0 while no transition is complete
@@ -43,7 +39,7 @@ class PerEnvRange(NamedTuple):
     length: int  # rows of the ring
 
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """``[B]`` slots env by env, each from its newest row into the past."""
+        """As ``CommonRange.at``, but env by env: slots ``[B]``, each env from its newest row into the past."""
         ends, num_envs = self.rows.cumsum(0), len(self.rows)
         index = (uniform * ends[-1]).long()
         env = torch.searchsorted(ends, index, right=True).clamp_max(num_envs - 1)
@@ -52,20 +48,8 @@ class PerEnvRange(NamedTuple):
         return row * num_envs + env, (ends[-1] > 0).float().expand(len(uniform))
 
 
-class Sampler(Stateful, Protocol):
-    """A sampler of slots; it holds the priorities, if any, so that the ring holds none."""
-
-    def admit(self, row: int | Tensor, final: Tensor, expired_row: int | Tensor, env_ids: Tensor) -> None:
-        """Admit ``row`` of envs ``[M]`` unless ``final``, and withdraw ``expired_row``, which is soon overwritten.
-
-        Each is one row for all envs, or ``[M]``.
-        """
-
-    def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:
-        """Draw ``batch`` flat slots ``row · N + env`` within ``slots``, ``[B]`` int64, and their weights ``[B]``."""
-
-    def update_priorities(self, slot: Tensor, priority: Tensor) -> None:
-        """Set the priorities ``[B]`` of slots ``[B]``."""
+SampleRange: TypeAlias = CommonRange | PerEnvRange
+"""The slots of a ring that may start a transition: its observations and their frame stacks are stored."""
 
 
 class UniformSampler(Composite):

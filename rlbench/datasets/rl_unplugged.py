@@ -8,7 +8,6 @@ precede its line; a line that ends in mid-game is truncated. Rewards are those o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from math import isfinite
@@ -20,15 +19,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from rlbench.config.footprint import size_text
-from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED, Chunk, Steps
-from rlbench.datasets.recording_writer import RecordingWriter
+from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED
+from rlbench.datasets.recording_writer import RecordingWriter, row
 from rlbench.datasets.tfrecord import Example, example, records
 from rlbench.errors import RefusedFile
 
 SIZE: Final = 84
 STACK: Final = 4
 ACTIONS: Final = 18
-ROWS: Final = 1_000  # of a chunk
 RECORD: Final = 500  # bytes of memory for a record and its place in a line, without its frames; 425 were measured
 FRAME: Final = 400  # the same of a frame, without its PNG; 357 were measured
 HEAD: Final = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + SIZE.to_bytes(4, "big") * 2 + b"\x08\0"  # 84×84, 8 bits, grey
@@ -165,38 +163,20 @@ def convert_shard(path: Path, writer: RecordingWriter, *, max_bytes: int | None 
     shard, leading = read_shard(path, max_bytes), 0
     lines = shard.trajectories()
     for line in lines:
-        for chunk in _chunks(shard, line):
-            leading += int(chunk.steps.final[0]) * len(chunk.obs) if chunk.steps.final.all() else 0
-            writer.add(chunk)
+        before = [shard.frame(number) for number in shard.stacks[line[0]][:-1]]
+        while before and not before[0].any():  # the first stack of an episode is padded with black frames
+            before.pop(0)
+        leading += len(before)
+        for frame in before:
+            writer.add(row(0, frame, 0, 0.0, FINAL))
+        last = line[-1]
+        for i in line:
+            flags = 0 if i != last else TERMINATED if shard.terminated[i] else TRUNCATED
+            writer.add(row(0, shard.frame(shard.stacks[i][-1]), shard.action[i], shard.reward[i], flags))
+        writer.add(row(0, shard.frame(shard.next_stacks[last][-1]), 0, 0.0, FINAL))
     writer.flush()
     episodes = len(set(shard.episode))
     return {"transitions": len(shard.stacks), "lines": len(lines), "leading": leading, "episodes": episodes}
-
-
-def _chunks(shard: Shard, line: list[int]) -> Iterator[Chunk]:
-    """Yield the rows of a line: the frames before it, its records, and its final observation."""
-    before = [shard.frame(number) for number in shard.stacks[line[0]][:-1]]
-    while before and not before[0].any():  # the first stack of an episode is padded with black frames
-        before.pop(0)
-    if before:
-        rows = len(before)
-        no_steps = Steps(np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.full(rows, FINAL, np.uint8))
-        yield Chunk(0, np.stack(before), no_steps)
-    for start in range(0, len(line), ROWS):
-        chunk = line[start : start + ROWS]
-        marks = np.zeros(len(chunk) + 1, np.uint8)
-        obs = [shard.frame(shard.stacks[i][-1]) for i in chunk]
-        complete = start + len(chunk) == len(line)
-        if complete:
-            marks[-2:] = TERMINATED if shard.terminated[chunk[-1]] else TRUNCATED, FINAL
-            obs.append(shard.frame(shard.next_stacks[chunk[-1]][-1]))
-        count, idle = len(obs), len(obs) - len(chunk)
-        steps = Steps(
-            np.array([*(shard.action[i] for i in chunk), *[0] * idle], np.int64),
-            np.array([*(shard.reward[i] for i in chunk), *[0.0] * idle], np.float32),
-            marks[:count],
-        )
-        yield Chunk(0, np.stack(obs), steps)
 
 
 def _refusal(path: Path, at: int, reason: str) -> RefusedFile:

@@ -13,7 +13,7 @@ from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.buffers.hindsight import HindsightReplay, steps_to_episode_end
 from rlbench.buffers.prioritized import PrioritizedSampler
 from rlbench.buffers.ring import COLUMNS, ArraySpec, RingBuffer
-from rlbench.buffers.samplers import Sampler, UniformSampler
+from rlbench.buffers.samplers import UniformSampler
 from tests.rings import ring_of, same_batches
 
 
@@ -51,7 +51,9 @@ class Both:
         self.add_observations(list(range(len(self.alone))))
 
 
-def both_of(num_envs: int, rows: int, horizon: int, stack: int, sampler: Sampler | None = None) -> Both:
+def both_of(
+    num_envs: int, rows: int, horizon: int, stack: int, sampler: UniformSampler | PrioritizedSampler | None = None
+) -> Both:
     ring = ring_of(num_envs, rows, horizon, stack, kind=AsyncRingBuffer, sampler=sampler)
     both = Both(ring, [ring_of(1, rows, horizon, stack) for _ in range(num_envs)])
     both.add_observations(list(range(num_envs)))
@@ -124,7 +126,7 @@ def test_async_ring_is_restored_from_its_state(both: Both) -> None:
     same_batches(ring.sample(64), copy.sample(64))
 
 
-def uneven(sampler: Sampler | None = None, steps: int = 40, horizon: int = 2) -> Both:
+def uneven(sampler: UniformSampler | PrioritizedSampler | None = None, steps: int = 40, horizon: int = 2) -> Both:
     """Env 0 has wrapped around, env 1 is half full, env 2 has two steps, env 3 none."""
     both = both_of(4, 12, horizon, 2, sampler)
     for number in range(steps):
