@@ -60,11 +60,11 @@ def restore(folder: Path, aside: Path) -> None:
         (aside / MOVING).touch()
         if spec_file.exists():
             disk.replace(folder / spec_file.name, spec_file.read_bytes())
-        for part in ATTEMPT_PARTS:
-            if (aside / part).exists():
-                (aside / part).rename(folder / part)
-                faults.point("aside.restored")
-        if not spec_file.exists():
+        moved = [part for part in ATTEMPT_PARTS if (aside / part).exists()]
+        for part in moved:
+            (aside / part).rename(folder / part)
+            faults.point("aside.restored")
+        if moved and not spec_file.exists():
             (folder / spec_file.name).unlink()  # the record had none, and stays refused
         spec_file.unlink(missing_ok=True)
         (aside / MOVING).unlink()

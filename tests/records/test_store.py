@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlbench import suites
-from rlbench.errors import RefusedFile, UsageError
+from rlbench import disk, suites
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import aside, files, store
 from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.epochs import line_of
@@ -338,8 +338,12 @@ def test_a_failed_attempt_is_no_part_of_the_record_beside_it(record_run: RecordR
 
 def test_a_run_that_goes_on_ends_the_move_of_a_killed_force(record_run: RecordRun, monkeypatch: Patch) -> None:
     folder = record_run([], status="failed")
-    assert killed_at(monkeypatch, 0, lambda: aside.set_aside(folder)), "before the first move"
-    assert attempts(folder) == ()
+    for kill in range(4):
+        assert killed_at(monkeypatch, kill, lambda: aside.set_aside(folder)), "before the first move"
+        assert attempts(folder) == ()
+        aside.end_moves(folder)
+        assert attempts(folder) == (), "a folder without a part of the record is no attempt"
+        shutil.rmtree(folder / "attempt-1")
     assert killed_at(monkeypatch, 4, lambda: aside.set_aside(folder)), "after the outcome was moved"
     assert (folder / "attempt-1" / aside.MOVING).exists() and not (folder / "outcome.json").exists()
     record_run([1.0], status=None)
@@ -353,6 +357,20 @@ def test_a_move_aside_that_fails_is_undone(record_run: RecordRun) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / "attempt-1" / aside.MOVING).mkdir(parents=True)  # which no file can replace
     with pytest.raises(UsageError):
+        aside.set_aside(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("failing", ["replace", "touch", "rename"])
+def test_a_move_onto_a_full_disk_keeps_the_record(record_run: RecordRun, monkeypatch: Patch, failing: str) -> None:
+    folder = record_run([1.0])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk if failing == "replace" else Path, failing, full)
+    with pytest.raises(ResourceExhausted, match="No space left"):
         aside.set_aside(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
