@@ -76,8 +76,9 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     trainer: Trainer | None = None
     has_begun = False
     try:
-        previous = _saved_numerics(store, device_of(runtime).type)
+        previous = None if store.starts_over else _saved_numerics(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
+        store.start_over()
         _take_over(trainer, previous, store)
         recorder, has_begun = _Recorder(runtime, store, trainer), True
         yield trainer.progress()

@@ -16,6 +16,11 @@ def locked(spec: Spec, results: Path, environment: Mapping[str, object] | None =
     """The store of a run that no other process holds."""
     store = Store.lock(spec, results, environment or {}, force=force)
     assert store is not None
+    try:
+        store.start_over()
+    except BaseException:
+        store.release()
+        raise
     return store
 
 

@@ -109,8 +109,9 @@ class Watchdog:
             print_error(self.stopped)
             os._exit(128 + self.stop_signal)
         if (store := self.store) is not None and (store.outcome is None or store.outcome.status != "failed"):
-            store.write_traceback(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
+                store.start_over()
+                store.write_traceback(self.stacks)
                 fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hang_text()}")
         print_error(f"{self.where}: failed: {self._hang_text()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)

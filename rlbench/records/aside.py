@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -9,38 +10,39 @@ from pathlib import Path
 from rlbench import disk, faults
 from rlbench.records import files
 
-ATTEMPT_PARTS = ("epochs.jsonl", "checkpoint", "failure.txt", "crash.txt", "outcome.json")
-"""In the order in which they come back: a run without its outcome is an unfinished one, and resumes."""
+MOVED_PARTS = ("outcome.json", "failure.txt", "checkpoint", "epochs.jsonl")
+"""In this order: a run without its outcome is an unfinished one, and resumes."""
 
-MOVING = ".moving"  # in an attempt's folder until a move into it, or back, has ended
+MOVING = ".moving"  # in an attempt's folder until the moves into it have ended
 
 
-def set_aside(folder: Path) -> Path | None:
-    """Move a run's record into an attempt's folder; ``spec.json`` stays, so that readers see the run or its attempt.
+def is_attempt(folder: Path) -> bool:
+    """True if a folder holds more of a run than settings and the empty ``crash.txt`` of a process that was killed."""
+    crash = folder / files.CRASH
+    return any((folder / part).exists() for part in MOVED_PARTS) or (crash.exists() and crash.stat().st_size > 0)
 
-    Return the attempt's folder; None where the record has nothing but settings, and is no attempt.
+
+def set_aside(folder: Path) -> Path:
+    """Move a run's record into an attempt's folder, and return it; after a kill, the next call moves the rest.
+
+    ``spec.json`` is copied, so that readers see the run or its attempt.
     """
-    crash, spec_file = folder / "crash.txt", folder / "spec.json"
-    if crash.exists() and crash.stat().st_size == 0:  # of a process that was killed
-        crash.unlink()
-    present = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()]
-    if not present:
-        return None
-    aside = _attempt_folder(folder, present)
+    parts = [folder / part for part in MOVED_PARTS if (folder / part).exists()]
+    aside, spec_file, crash = _attempt_folder(folder, parts), folder / "spec.json", folder / files.CRASH
     with files.writing(aside):
         aside.mkdir(exist_ok=True)
-        try:
-            (aside / MOVING).touch()
-            faults.point("aside.made")
-            if spec_file.exists():
-                disk.replace(aside / spec_file.name, spec_file.read_bytes())
-            for part in reversed(present):
-                part.rename(aside / part.name)
-                faults.point("aside.moved")
-            (aside / MOVING).unlink()
-        except OSError:
-            restore(folder, aside)
-            raise
+        (aside / MOVING).touch()
+        faults.point("aside.made")
+        if spec_file.exists():
+            disk.replace(aside / spec_file.name, spec_file.read_bytes())
+        for path in parts:
+            path.rename(aside / path.name)
+            faults.point("aside.moved")
+        if crash.exists() and (text := crash.read_bytes()):
+            disk.replace(aside / files.CRASH, text)
+            os.truncate(crash, 0)
+            faults.point("aside.moved")
+        (aside / MOVING).unlink()
         disk.sync(folder)
     return aside
 
@@ -51,24 +53,6 @@ def end_moves(folder: Path) -> None:
         with suppress(OSError):
             path.unlink()
             faults.point("lock.swept")
-
-
-def restore(folder: Path, aside: Path) -> None:
-    """Undo ``set_aside``; where a kill ends it, the next ``set_aside`` moves the rest into ``aside`` again."""
-    spec_file = aside / "spec.json"
-    with suppress(OSError):
-        (aside / MOVING).touch()
-        if spec_file.exists():
-            disk.replace(folder / spec_file.name, spec_file.read_bytes())
-        moved = [part for part in ATTEMPT_PARTS if (aside / part).exists()]
-        for part in moved:
-            (aside / part).rename(folder / part)
-            faults.point("aside.restored")
-        if moved and not spec_file.exists():
-            (folder / spec_file.name).unlink()  # the record had none, and stays refused
-        spec_file.unlink(missing_ok=True)
-        (aside / MOVING).unlink()
-        aside.rmdir()
 
 
 def _attempt_folder(folder: Path, parts: list[Path]) -> Path:

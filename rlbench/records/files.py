@@ -193,7 +193,8 @@ def _checksum(text: str) -> str:
 
 RECORD_FILES: Final = ("spec.json", "epochs.jsonl", "outcome.json")
 RUN_PARTS: Final = (*RECORD_FILES, "checkpoint")
-RUN_FILES: Final = (*RUN_PARTS, "failure.txt", "crash.txt", "attempts.jsonl", "log.txt", "curve.json", ".lock")
+CRASH: Final = "crash.txt"  # opened by every process of a run, for its last messages
+RUN_FILES: Final = (*RUN_PARTS, "failure.txt", CRASH, "attempts.jsonl", "log.txt", "curve.json", ".lock")
 
 
 def refuse_record_file(path: Path, option: str) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rlbench import disk, faults
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
+from rlbench.records import files
 
 NAME = ".lock"
 
@@ -97,3 +98,15 @@ def _process(file: BufferedReader) -> int | None:
     """The process of this machine that a lock's file names; None where it names none."""
     number, node, *_ = [*file.read(200).decode("utf-8", "replace").split(), "", ""]
     return int(number) if number.isdecimal() and node == platform.node() else None
+
+
+def remove_empty_crash(folder: Path) -> None:
+    """Remove the empty ``crash.txt`` and the lock of a process that was killed after the run's outcome."""
+    path, lock = folder / files.CRASH, FolderLock(folder)
+    with suppress(OSError, RefusedFile, UsageError):
+        if path.is_file() and path.stat().st_size == 0 and lock.acquire():
+            try:
+                path.unlink()
+                faults.point("crash.removed")
+            finally:
+                lock.release()

@@ -28,7 +28,7 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
-from rlbench.records.aside import ATTEMPT_PARTS, end_moves, restore, set_aside
+from rlbench.records.aside import MOVED_PARTS, end_moves, is_attempt, set_aside
 from rlbench.records.attempts import note_resumption, resumptions
 from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
@@ -160,18 +160,6 @@ def read_outcome(folder: Path) -> Outcome | None:
         return _OUTCOME.validate_json(files.unsealed_json(files.read_text(path), str(path)), strict=True)
 
 
-def remove_empty_crash(folder: Path) -> None:
-    """Remove the empty ``crash.txt`` and the lock of a process that was killed after the run's outcome."""
-    path, lock = folder / "crash.txt", FolderLock(folder)
-    with suppress(OSError, RefusedFile, UsageError):
-        if path.is_file() and path.stat().st_size == 0 and lock.acquire():
-            try:
-                path.unlink()
-                faults.point("crash.removed")
-            finally:
-                lock.release()
-
-
 class Store:
     """One run's folder, held by one process."""
 
@@ -182,10 +170,10 @@ class Store:
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
         self._resumes = False  # the run of a former process
-        self._aside: Path | None = None  # folder of the attempt that --force put aside
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.crash_reason: str | None = None  # why the attempt before this one ended, where it crashed
         self.best: Path | None = None  # the checkpoint of the best policy, where there is one
+        self.starts_over = False  # from another record, which is still in place
 
     @classmethod
     def lock(cls, spec: Spec, results: Path, environment: Mapping[str, object], *, force: bool = False) -> Self | None:
@@ -206,8 +194,7 @@ class Store:
         store = cls(folder, lock, spec, environment)
         store.results = results
         try:
-            store._open(spec, environment, force=force)
-            store.environment_sums = store._read_environment_sums()
+            store._open(force=force)
             store._begin()
         except BaseException:
             store.release()
@@ -218,7 +205,7 @@ class Store:
         """Unlock the folder for other processes."""
         if self.crash is not None:
             self.crash.close()
-            path = self.folder / "crash.txt"
+            path = self.folder / files.CRASH
             with suppress(OSError):
                 if self._lock.intact() and path.stat().st_size == 0:  # the text of a crash stays
                     path.unlink()
@@ -227,17 +214,13 @@ class Store:
         self._lock.release()
 
     def withdraw(self) -> None:
-        """Remove the record of a run that was refused before it recorded anything, and restore what it put aside."""
-        parts = (self.folder / part for part in ATTEMPT_PARTS if part != "crash.txt")
-        if self.crash_reason or not self._lock.intact() or any(part.exists() for part in parts):
+        """Remove the record of a run that was refused before it recorded anything."""
+        parts = [part for part in MOVED_PARTS if (self.folder / part).exists()]
+        attempts = [*self.folder.glob("attempt-*")]  # which no reader would see without spec.json
+        if self.starts_over or parts or attempts or self.crash_reason or not self._lock.intact():
             return
-        if self._aside is not None:
-            restore(self.folder, self._aside)
-            return
-        if any(self.folder.glob("attempt-*")):
-            return  # without spec.json no reader would see the attempts
         with suppress(OSError):
-            for part in ("crash.txt", "spec.json"):  # in this order: the former without the latter is damage
+            for part in (files.CRASH, "spec.json"):  # in this order: the former without the latter is damage
                 (self.folder / part).unlink(missing_ok=True)
                 faults.point("record.withdrawn")
 
@@ -254,7 +237,19 @@ class Store:
     @property
     def outcome(self) -> Outcome | None:
         """Outcome on disk; None while there is none."""
-        return read_outcome(self.folder)
+        return None if self.starts_over else read_outcome(self.folder)
+
+    def start_over(self) -> None:
+        """Put the record aside from which ``--force`` starts over; called once the new run is built.
+
+        Raises:
+            ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
+        """
+        if self.starts_over:
+            self.verify_unchanged()
+            set_aside(self.folder)
+            self.starts_over, self._size = False, 0
+            self._write_settings()
 
     def note_resumption(self, epoch: int, *, same_engine: bool = False) -> None:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
@@ -344,34 +339,35 @@ class Store:
         return environment_sums(files.read_sealed(self.folder / "spec.json"))
 
     def _begin(self) -> None:
-        path = self.folder / "crash.txt"
-        if path.exists():
+        path = self.folder / files.CRASH
+        if path.exists() and not self.starts_over:
             crash = f"an attempt crashed: {path} says where"
             self.crash_reason = crash if path.stat().st_size > 0 else "the last attempt died without a message"
         with files.writing(path):
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")
 
-    def _open(self, spec: Spec, environment: Mapping[str, object], *, force: bool) -> None:
+    def _open(self, *, force: bool) -> None:
         with files.writing(self.folder):
             for temporary in self.folder.glob("*.json*.tmp"):
                 temporary.unlink()
                 faults.point("lock.swept")
         path = self.folder / "spec.json"
+        parts = [part for part in (*MOVED_PARTS, files.CRASH) if (self.folder / part).exists()]
+        lines = self.folder / "epochs.jsonl"
         if force:
-            refuse_other_attempt(self.folder, spec)
-            self._aside = set_aside(self.folder)
+            refuse_other_attempt(self.folder, self.spec)
+            self.starts_over, self._size = is_attempt(self.folder), _size(lines)
+        elif parts and not path.exists():
+            raise RefusedFile(f"{path}: missing beside {parts[0]}; restore it, or start over with --force")
         if force or not path.exists():
-            others = [part for part in ATTEMPT_PARTS if (self.folder / part).exists()]
-            if others:
-                raise RefusedFile(f"{path}: missing beside {others[0]}; restore it, or start over with --force")
-            metadata = {"id": spec.id, "spec": spec.model_dump(mode="json"), "environment": environment}
-            files.replace_sealed(path, metadata)
+            if not self.starts_over:
+                self._write_settings()
             return
         record = read_record(self.folder)
-        refuse_other_run(record, spec)
+        refuse_other_run(record, self.spec)
         end_moves(self.folder)
-        lines, self._epochs = self.folder / "epochs.jsonl", list(record.epochs)
+        self._epochs = list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes = True
             self.best = best if (best := self.folder / "checkpoint" / "best").exists() else None
@@ -380,7 +376,12 @@ class Store:
         text = files.read_text(lines) if lines.exists() else ""
         if (whole := text[: text.rfind("\n") + 1]) != text:  # its last line was torn, which may be its first
             files.replace(lines, whole)
-        self._size = _size(lines)
+        self._size, self.environment_sums = _size(lines), self._read_environment_sums()
+
+    def _write_settings(self) -> None:
+        settings = {"id": self.spec.id, "spec": self.spec.model_dump(mode="json"), "environment": self.environment}
+        files.replace_sealed(self.folder / "spec.json", settings)
+        self.environment_sums = self._read_environment_sums()
 
 
 def _size(path: Path) -> int:

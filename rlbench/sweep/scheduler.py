@@ -17,8 +17,8 @@ from typing import Protocol
 
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
-from rlbench.records.locks import is_locked
-from rlbench.records.store import CHANGED_DURING_RUN, Record, read_record, refuse_other_run, remove_empty_crash
+from rlbench.records.locks import is_locked, remove_empty_crash
+from rlbench.records.store import CHANGED_DURING_RUN, Record, read_record, refuse_other_run
 from rlbench.records.types import Outcome
 from rlbench.signals import Stop, cause
 from rlbench.sweep.events import Begun, Ending, Event, Exited, Message, Status
@@ -173,7 +173,7 @@ class Sweep:
             end = {"event": "ended", "how": status, "reason": reason, "code": event.code, "seconds": seconds}
             self._note(job, end)
         if self.executor.in_process:
-            self._end(job, status, reason, _outcome(job.folder))
+            self._end(job, status, reason, None if state.force else _outcome(job.folder))
             if status == "halted":  # a full disk is full for the next job too
                 self._waiting.clear()
         else:
@@ -196,7 +196,7 @@ class Sweep:
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
         else:
             # what has halted and cannot begin again has still halted
-            self._end(job, "halted" if status == "refused" and state.died else status, reason, _outcome(job.folder))
+            self._end(job, "halted" if status == "refused" and state.died else status, reason, outcome)
 
     def _status(self, job: Job, event: Exited) -> tuple[Status, str]:
         """Status and reason of a job whose process has ended: by its record, else by the exit code."""
@@ -233,7 +233,8 @@ class Sweep:
         self, job: Job, status: Status, reason: str, outcome: Outcome | None = None, *, quiet: bool = False
     ) -> None:
         started, workers = self._states[job.name].started, not self.executor.in_process
-        record = _record(job.folder) if status == "interrupted" and job.until is not None else None
+        is_its_own = status == "interrupted" and not self._states[job.name].force
+        record = _record(job.folder) if is_its_own and job.until is not None else None
         ending = Ending(
             job=job,
             status=status,

@@ -315,25 +315,14 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: RecordRun) 
 
 def test_settings_without_an_epoch_are_no_attempt(record_run: RecordRun) -> None:
     folder = record_run([1.0])
-    for part in aside.ATTEMPT_PARTS:
+    for part in aside.MOVED_PARTS:
         (folder / part).unlink(missing_ok=True)
     (folder / "crash.txt").touch()  # of a process that was killed while it set its networks up
-    assert aside.set_aside(folder) is None
-    assert {path.name for path in folder.iterdir()} <= {"spec.json", ".lock"}
+    assert not aside.is_attempt(folder)
     (folder / "crash.txt").write_text("Fatal Python error")
-    assert aside.set_aside(folder) == folder / "attempt-1"
-
-
-def test_a_failed_attempt_is_no_part_of_the_record_beside_it(record_run: RecordRun) -> None:
-    folder = record_run([], status="failed")
-    attempt = aside.set_aside(folder)
-    record_run([1.0], status=None)  # as a killed process leaves it, with equal settings
-    (folder / "checkpoint").mkdir()
-    second = aside.set_aside(folder)
-    assert attempt is not None and second is not None and attempt != second
-    aside.restore(folder, second)
-    assert {path.name for path in attempt.iterdir()} == {"spec.json", "outcome.json"}
-    assert (folder / "epochs.jsonl").exists() and not (folder / "outcome.json").exists()
+    assert aside.is_attempt(folder) and aside.set_aside(folder) == folder / "attempt-1"
+    assert not aside.is_attempt(folder) and (folder / "attempt-1" / "crash.txt").read_text() == "Fatal Python error"
+    assert [attempt.name for attempt in attempts(folder)] == ["attempt-1"]
 
 
 def test_a_run_that_goes_on_ends_the_move_of_a_killed_force(record_run: RecordRun, monkeypatch: Patch) -> None:
@@ -352,15 +341,6 @@ def test_a_run_that_goes_on_ends_the_move_of_a_killed_force(record_run: RecordRu
     assert second == folder / "attempt-2" and (folder / "attempt-1" / "outcome.json").exists()
 
 
-def test_a_move_aside_that_fails_is_undone(record_run: RecordRun) -> None:
-    folder = record_run([1.0])
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    (folder / "attempt-1" / aside.MOVING).mkdir(parents=True)  # which no file can replace
-    with pytest.raises(UsageError):
-        aside.set_aside(folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
-
-
 @pytest.mark.parametrize("failing", ["replace", "touch", "rename"])
 def test_a_move_onto_a_full_disk_keeps_the_record(record_run: RecordRun, monkeypatch: Patch, failing: str) -> None:
     folder = record_run([1.0])
@@ -369,10 +349,17 @@ def test_a_move_onto_a_full_disk_keeps_the_record(record_run: RecordRun, monkeyp
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(disk if failing == "replace" else Path, failing, full)
-    with pytest.raises(ResourceExhausted, match="No space left"):
-        aside.set_aside(folder)
+    new = Store.lock(read_record(folder).spec, folder.parents[4], {}, force=True)
+    assert new is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(disk if failing == "replace" else Path, failing, full)
+        with pytest.raises(ResourceExhausted, match="No space left"):
+            new.start_over()
+    new.release()
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    record_run([2.0], force=True)
+    (attempt,) = folder.glob("attempt-*")
+    assert {path.name: path.read_bytes() for path in attempt.iterdir()} == before
 
 
 def test_a_run_that_went_on_after_a_killed_force_is_an_attempt_of_its_own(record_run: RecordRun) -> None:
@@ -384,17 +371,6 @@ def test_a_run_that_went_on_after_a_killed_force_is_an_attempt_of_its_own(record
     record_run([2.0])
     (folder / "checkpoint").mkdir()
     assert aside.set_aside(folder) == folder / "attempt-2"
-
-
-def test_what_was_put_aside_without_settings_comes_back_without_them(record_run: RecordRun, tmp_path: Path) -> None:
-    folder = record_run([1.0], suite="toy", task="Catch")
-    (folder / "spec.json").unlink()
-    names = {path.name for path in folder.iterdir()}
-    new = locked(suites.spec("toy", "dqn", "Catch"), tmp_path / "results", force=True)
-    assert new.folder == folder and (folder / "spec.json").exists()
-    new.withdraw()
-    new.release()
-    assert {path.name for path in folder.iterdir()} == names
 
 
 def test_force_starts_over_from_a_record_that_cannot_be_read(record_run: RecordRun) -> None:

@@ -20,7 +20,6 @@ POINTS: Final[Mapping[str, str]] = {
     "record.withdrawn": "a part of a refused run's record is gone, its folder is still locked",
     "outcome.dropped": "epochs are about to be replaced; the outcome that counted them is gone",
     "aside.made": "the folder for what --force puts aside is there and empty",
-    "aside.restored": "a part of what a refused --force put aside is back, the others are not",
     "aside.moved": "a part of the record is aside, the others are not",
     # what a sweep keeps: records/attempts.py
     "log.made": "the log of a run's processes is there",

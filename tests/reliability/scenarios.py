@@ -236,19 +236,6 @@ def withdrawn(words: list[str]) -> int:
     return 0
 
 
-def refused_force(words: list[str]) -> int:
-    """A ``--force`` whose run cannot be built, so that what was put aside comes back."""
-    store = locked(SHORT.spec(), Path(words[0]), force=True)
-    store.withdraw()
-    store.release()
-    return 0
-
-
-def restored_ending(folder: Path) -> object:
-    assert not list(SHORT.folder(folder).glob("attempt-*"))
-    return trained_ending(folder)
-
-
 def withdrawn_ending(folder: Path) -> object:
     return [path.name for path in SHORT.folder(folder).iterdir() if path.name != ".lock"]
 
@@ -256,7 +243,6 @@ def withdrawn_ending(folder: Path) -> object:
 SCENARIOS: dict[str, Scenario] = {
     "run": Scenario(("replace.", "append.", "lock.", "crash.", "checkpoint."), begun, f"{HERE}:train", trained_ending),
     "force": Scenario(("aside.",), force, f"{HERE}:forced", forced_ending),
-    "refuse": Scenario(("aside.restored",), force, f"{HERE}:refused_force", restored_ending),
     "withdraw": Scenario(("record.",), begun, f"{HERE}:withdrawn", withdrawn_ending),
     "differ": Scenario(("outcome.",), differ, f"{HERE}:train", trained_ending),
     "crash": Scenario(("lock.swept", "checkpoint.swept"), crash, f"{HERE}:train", trained_ending),

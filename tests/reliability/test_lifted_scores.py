@@ -15,7 +15,6 @@ from rlbench.records.looks import DESIGN, Looks, record_looks
 from rlbench.report.cells import every_cell
 from tests.commands import json_of, killed_at, run_command, stderr_of, stdout_of
 from tests.conftest import RecordRun, RecordSeeds
-from tests.forging import locked
 from tests.reliability.test_forged_records import full_run
 from tests.reliability.test_hostile_curves import CURVE
 
@@ -122,15 +121,6 @@ def test_a_failed_seed_stays_in_n_wherever_a_forced_run_is_killed(
         record_run([], **TOY, status=None)
         assert score_and_seeds(results, "toy", "ppo", "Catch")[1] == 1, f"resumed after {number} passes"
     assert number > 6
-
-
-def test_a_refused_forced_run_keeps_its_failed_attempt_in_n(record_run: RecordRun, tmp_path: Path) -> None:
-    record_run([0.0, 0.0], **TOY, status="failed")
-    environment = {"env": {"env": "test/env"}}
-    store = locked(suites.spec("toy", "ppo", "Catch"), tmp_path / "results", environment, force=True)
-    store.withdraw()
-    store.release()
-    assert score_and_seeds(tmp_path / "results", "toy", "ppo", "Catch")[1] == 1
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "1")])
