@@ -28,7 +28,7 @@ from rlbench.config.tasks import Task
 from rlbench.datasets import recording_writer
 from rlbench.datasets.d4rl import D4RLArrays
 from rlbench.datasets.policies import Policy, parse_policy
-from rlbench.datasets.recipes import Part, Recipe, RecordingRecipe
+from rlbench.datasets.recipes import Recipe, RecipePart, RecordingRecipe
 from rlbench.datasets.recording_writer import RecordingWriter
 from rlbench.datasets.summary import EXPERT
 from rlbench.envs.base import Box, EnvInfo, Step, VectorEnv
@@ -47,7 +47,7 @@ class NoisyPolicy:
     """A policy with the noise of a recipe's part; every step draws equally many numbers."""
 
     policy: Policy
-    part: Part
+    part: RecipePart
     generator: np.random.Generator
 
     def __call__(self, obs: NDArray[np.float32], elapsed: NDArray[np.int64]) -> NDArray[np.float32]:

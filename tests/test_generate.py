@@ -17,7 +17,7 @@ from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime
 from rlbench.datasets.d4rl import D4RLArrays
 from rlbench.datasets.policies import Policy, parse_policy, read_policy_file, serialize
-from rlbench.datasets.recipes import POLICIES, Part, Recipe
+from rlbench.datasets.recipes import POLICIES, Recipe, RecipePart
 from rlbench.envs.base import Box, EnvInfo, Step
 from rlbench.errors import UsageError
 from rlbench.generate import (
@@ -42,14 +42,14 @@ def policy_of(name: str) -> Policy:
     return read_policy_file(POLICIES / f"{name}.safetensors")
 
 
-def part(name: str = HOPPER, share: float = 1.0, **changes: object) -> Part:
+def part(name: str = HOPPER, share: float = 1.0, **changes: object) -> RecipePart:
     """It, played clumsily, so that it falls soon."""
-    return Part.model_validate(
+    return RecipePart.model_validate(
         {"policy": name, "sha256": policy_of(name).sha256, "share": share, "noise": 2.0, **changes}
     )
 
 
-def generate_rows(*parts: Part, steps: int = 301, num_envs: int = 2, seed: int = 0) -> DatasetGenerator:
+def generate_rows(*parts: RecipePart, steps: int = 301, num_envs: int = 2, seed: int = 0) -> DatasetGenerator:
     recipe = Recipe(name="rlb-test", task="Hopper-v4", parts=parts, steps=steps, lanes=num_envs, seed=seed)
     recording = DatasetGenerator(recipe, [policy_of(p.policy) for p in parts])
     counts = list(recording)
@@ -212,7 +212,7 @@ def linear(**facts: str) -> Policy:
 
 def normal_rows(**changes: object) -> NDArray[np.float32]:
     policy = linear()
-    mine = Part.model_validate({"policy": "half", "sha256": policy.sha256, **changes})
+    mine = RecipePart.model_validate({"policy": "half", "sha256": policy.sha256, **changes})
     return NoisyPolicy(policy, mine, Seeds(3).numpy())(
         np.full((20_000, 1), 0.2, np.float32), np.zeros(20_000, np.int64)
     )
@@ -229,7 +229,7 @@ def test_deterministic_sampled_and_noisy_actions_follow_their_settings() -> None
 
 def test_policy_that_does_not_fit_is_refused_before_generation() -> None:
     half = linear()
-    mine = Part(policy="half", sha256=half.sha256)
+    mine = RecipePart(policy="half", sha256=half.sha256)
     fine = Recipe(name="rlb-x", task="Hopper-v4", parts=(mine,), steps=10, lanes=1)
     with pytest.raises(UsageError, match="half: plays x, not Hopper-v4"):
         next(iter(DatasetGenerator(fine, [half])))
@@ -337,7 +337,7 @@ def finished(tmp_path: Path) -> Path:
 def test_the_policy_of_a_finished_run_is_recorded(finished: Path) -> None:
     policy = stored_policy(finished, "best")
     assert policy.metadata.name.startswith("toy/sac/Pendulum-v1") and policy.metadata.name.endswith("seed=0 best")
-    mine = Part(policy=policy.metadata.name, sha256=policy.sha256)
+    mine = RecipePart(policy=policy.metadata.name, sha256=policy.sha256)
     recording = DatasetGenerator(Recipe(name="rlb-x", task="Pendulum-v1", parts=(mine,), steps=450, lanes=1), [policy])
     assert list(recording)[-1] == 450
     assert np.flatnonzero(recording.result().timeouts).tolist() == [199, 399, 449]

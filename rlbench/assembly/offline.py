@@ -41,7 +41,7 @@ OBS_WIDTHS = {"Ant-v4": 27}
 """Widths of an environment's observations; D4RL's data sets append contact forces to them, which are all zero."""
 
 
-class Experience(NamedTuple):
+class LoadedData(NamedTuple):
     """The data set of a run."""
 
     data: Dataset
@@ -49,7 +49,7 @@ class Experience(NamedTuple):
     normalized: bool = True  # actions lie in [−1, 1]; else they are in the environment's units
 
 
-def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> Experience:
+def load_data(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | None = None) -> LoadedData:
     """Read the data of a run. A smoke run without a data set records random actions; of a recording it reads a part.
 
     The file is hashed before HDF5 opens it, since damage could end the process. A ``seal`` of the unchanged file saves
@@ -61,7 +61,7 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     """
     path = source(spec, task, runtime)
     if path is None:
-        return Experience(_random(task), "random actions")
+        return LoadedData(_random(task), "random actions")
     file = loader.data_file(path)
     current = seal if seal is not None and checksums.is_unchanged(file, seal) else checksums.verify(file)
     if seal is not None and seal.sha256 != current.sha256:
@@ -72,16 +72,16 @@ def experience(spec: Spec, task: OfflineTask, runtime: Runtime, seal: Seal | Non
     return result
 
 
-def _read(path: Path, spec: Spec, task: OfflineTask, sha256: str) -> Experience:
+def _read(path: Path, spec: Spec, task: OfflineTask, sha256: str) -> LoadedData:
     check_identity(task, path)
     if catalogue.is_recording(path):  # a million frames take longer than a smoke run
         max_bytes = available_memory()
         steps = recording_reader.read_steps(path, max_bytes=max_bytes) if spec.smoke else None
         limit = None if steps is None else min(SMOKE, int((~steps.final).sum()))
-        return Experience(recording_reader.read_recording(path, limit, max_bytes=max_bytes), sha256)
+        return LoadedData(recording_reader.read_recording(path, limit, max_bytes=max_bytes), sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
     data = loader.load_dataset(path, task.data, max_bytes=available_memory())
-    return Experience(data, sha256, made_here)
+    return LoadedData(data, sha256, made_here)
 
 
 def source(spec: Spec, task: OfflineTask, runtime: Runtime) -> Path | None:
@@ -141,7 +141,7 @@ def _preprocessed(
     """
     if not isinstance(spec.task, OfflineTask):
         raise TypeError(spec.task)
-    data, sha256, normalized = experience(spec, spec.task, runtime, seal)
+    data, sha256, normalized = load_data(spec, spec.task, runtime, seal)
     data = check_compatibility(spec.task, data, info, normalized=normalized)
     if not isinstance(algo, OfflineConfig):
         return data, sha256, None

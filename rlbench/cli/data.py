@@ -225,7 +225,7 @@ def import_data(
     elif task is not None or workers is not None:
         raise UsageError(f"{path}: is no shard; leave --task and --workers out")
     elif is_recording(path):
-        raise UsageError(f"{path}: is recorded play already; copy it into {folder('own')}")
+        raise UsageError(f"{path}: holds recorded games already; copy it into {folder('own')}")
     else:
         print_text(str(import_dataset(path, name or _name_of(path), max_bytes=available_memory()).path))
 

@@ -169,7 +169,7 @@ def _recipe(
     sampled: bool,
 ) -> Recipe:
     """Recipe of transitions of several policies, each with its share of the steps."""
-    from rlbench.datasets.recipes import Part, Recipe, user_recipe
+    from rlbench.datasets.recipes import Recipe, RecipePart, user_recipe
 
     try:
         shares = [1 / len(policies)] * len(policies)
@@ -182,7 +182,7 @@ def _recipe(
         raise UsageError(f"--mixture {mixture}: {counts}; give one for each --policy")
     with user_recipe(name):
         parts = tuple(
-            Part(policy=p.metadata.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
+            RecipePart(policy=p.metadata.name, sha256=p.sha256, share=share, sampled=sampled, noise=noise)
             for p, share in zip(policies, shares, strict=True)
         )
         return Recipe(name=name, task=task, parts=parts, steps=steps, seed=seed, lanes=num_envs)

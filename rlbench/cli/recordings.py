@@ -27,7 +27,7 @@ from rlbench.datasets import (
     shard_conversion,
 )
 from rlbench.datasets.catalogue import CONTENTS, SUFFIX
-from rlbench.datasets.d4rl import Written
+from rlbench.datasets.d4rl import DatasetFile
 from rlbench.datasets.loader import data_file, dataset_metadata
 from rlbench.datasets.recipes import Recipe, RecordingRecipe, check_own_name
 from rlbench.datasets.summary import Distribution, recording_summary, stored_mean
@@ -72,7 +72,7 @@ def record_games(
         metadata = recorder.finish()
         size = sum(path.stat().st_size for path in folder.iterdir())
         answer_dataset(
-            Written(folder, checksums.seal_of(folder / CONTENTS).sha256, size), games.steps, metadata, json=json
+            DatasetFile(folder, checksums.seal_of(folder / CONTENTS).sha256, size), games.steps, metadata, json=json
         )
 
 
@@ -126,11 +126,11 @@ def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool
     if is_foreign or metadata.get("recipe") != recipe.model_dump_json(exclude_defaults=True):
         return False
     print_note(f"{recipe.name}: done already; --force makes it again")
-    answer_dataset(Written(path, seal.sha256, size), recipe.steps, facts, json=json)
+    answer_dataset(DatasetFile(path, seal.sha256, size), recipe.steps, facts, json=json)
     return True
 
 
-def answer_dataset(file: Written, steps: int, facts: Mapping[str, str | float], *, json: bool) -> None:
+def answer_dataset(file: DatasetFile, steps: int, facts: Mapping[str, str | float], *, json: bool) -> None:
     """Print the file and the facts of a new data set."""
     has_returns = facts.keys() >= {"return_mean", "return_std"}
     mean = f"return {facts['return_mean']:,.1f} ± {facts['return_std']:,.1f}, " if has_returns else ""
@@ -146,7 +146,7 @@ def write_subset(source: str, steps: str, name: str, *, force: bool) -> None:
     check_own_name(name)
     _, path = catalogue.resolve(source)
     if not catalogue.is_recording(path):
-        raise UsageError(f"{path}: is no recorded play; only of such sets subsets are taken")
+        raise UsageError(f"{path}: holds no recorded games; only of such sets subsets are taken")
     target, count = catalogue.folder("own") / f"{name}{SUFFIX}", parse_count(steps)
     max_bytes = machine.available_memory()
     if target.resolve() == path.resolve():
@@ -209,7 +209,7 @@ def convert(kind: str, paths: list[Path], name: str | None, task: str | None, wo
     folder = catalogue.folder("own") / f"{name}{SUFFIX}"
     refuse_other_kind(folder)
     if folder.is_dir() and any(folder.glob(f"{recording_writer.PLAY}.*.segment")):
-        raise UsageError(f"{folder}: is recorded play of one's own; choose another --name")
+        raise UsageError(f"{folder}: holds recorded games of yours; choose another --name")
     free = machine.available_memory()
     count = workers or max(1, min(len(os.sched_getaffinity(0)), free // SHARD_BYTES))
     converter: shard_conversion.Convert = partial(rl_unplugged.convert_shard, max_bytes=free // min(count, len(paths)))

@@ -88,7 +88,7 @@ LOCAL_NAME = re.compile(r"[A-Za-z0-9][\w-]*")  # of a Minari set without a names
 VERSION = re.compile(r"-v\d+$")
 MINARI_DATA = Path("data", "main_data.hdf5")
 MINARI_METADATA = Path("data", "metadata.json")
-SUFFIX: Final = ".frames"  # of a folder of recorded play
+SUFFIX: Final = ".frames"  # of a folder of recorded games
 CONTENTS: Final = "dataset.json"  # list of its files, once it is complete
 
 
@@ -141,7 +141,7 @@ def has_name(path: Path, name: str) -> bool:
 
 
 def is_recording(path: Path) -> bool:
-    """True if a folder is a set of recorded play, finished or not."""
+    """True if a folder is a set of recorded games, finished or not."""
     return path.suffix == SUFFIX and path.is_dir() and (is_complete(path) or any(path.glob("*.segment")))
 
 
@@ -151,7 +151,7 @@ def is_complete(path: Path) -> bool:
 
 
 def is_present(location: Location) -> bool:
-    """True if the data set is on this machine, unfinished recorded play included."""
+    """True if the data set is on this machine, unfinished recorded games included."""
     if location.kind == "minari":
         return all((location.path / inside).is_file() for inside in (MINARI_DATA, MINARI_METADATA))
     return location.path.is_file() or is_recording(location.path)
@@ -183,7 +183,7 @@ def find(name: str, dataset: Path | None = None) -> Path:
         if not dataset.exists():
             raise UsageError(f"--dataset {dataset}: no such file{suggest_path(dataset)}; check the path")
         if dataset.is_dir() and not (dataset / MINARI_DATA).is_file() and not is_recording(dataset):
-            raise UsageError(f"--dataset {dataset}: neither a folder of Minari's nor recorded play; name the file")
+            raise UsageError(f"--dataset {dataset}: neither Minari's folder nor one of recorded games; name the file")
         return dataset
     location = locate(name)
     if is_present(location):

@@ -154,7 +154,7 @@ class D4RLArrays(NamedTuple):
     next_observations: NDArray[np.float32]  # [N, F] the true final observations of episodes included
 
 
-class Written(NamedTuple):
+class DatasetFile(NamedTuple):
     """A data set on disk."""
 
     path: Path
@@ -164,7 +164,7 @@ class Written(NamedTuple):
 
 def write_hdf5(
     path: Path, columns: D4RLArrays, attributes: Mapping[str, str | float], *, replace: bool = True
-) -> Written:
+) -> DatasetFile:
     """Write a data set to ``path``, and its checksum beside it; ``replace`` allows overwriting another data set.
 
     Raises:
@@ -186,7 +186,7 @@ def write_hdf5(
         finally:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-    return Written(path, seal.sha256, seal.size)
+    return DatasetFile(path, seal.sha256, seal.size)
 
 
 def _serialize(columns: D4RLArrays, attributes: Mapping[str, str | float]) -> bytes:

@@ -14,7 +14,7 @@ SIZE_TOLERANCE = 0.05  # of D4RL's number of steps, which it rounds
 
 
 def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None = None) -> Dataset:
-    """Read the steps of D4RL's file, Minari's folder or recorded play at ``path``, the data set ``name``.
+    """Read the steps of D4RL's file, Minari's folder or recorded games at ``path``, the data set ``name``.
 
     ``max_bytes``: bytes of memory for the arrays.
 
@@ -81,7 +81,7 @@ def rows_here(name: str, file: Path | None = None) -> int | None:
 
 
 def dataset_metadata(path: Path) -> dict[str, str]:
-    """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded play."""
+    """Metadata of a data set: D4RL's attributes, Minari's metadata, or the origin of recorded games."""
     if catalogue.is_recording(path):
         return {key: str(value) for key, value in recording_reader.metadata(path).items()}
     if (folder := _minari_folder(path)) is not None:
@@ -109,7 +109,7 @@ def data_file(path: Path) -> Path:
     """File that the checksum of a data set covers: the arrays, or the list of their files.
 
     Raises:
-        UsageError: the data set is unfinished recorded play, which has no such list.
+        UsageError: the data set holds unfinished recorded games, which have no such list.
     """
     if catalogue.is_recording(path):
         if not catalogue.is_complete(path):

@@ -23,7 +23,7 @@ OWN_NAME: Final = re.compile(r"rlb-[a-z0-9][a-z0-9._+-]{0,80}")
 POLICIES: Final = Path(__file__).parent / "data" / "policies"  # actors of the recipes below, with their licences
 
 
-class Part(Frozen):
+class RecipePart(Frozen):
     """Behavior policy of a share of the steps, and the noise on its actions."""
 
     policy: str  # name of a file or a run
@@ -38,7 +38,7 @@ class Recipe(Frozen):
 
     name: str
     task: str  # id of the environment, e.g. "HalfCheetah-v4"
-    parts: tuple[Part, ...] = Field(min_length=1)  # one after another
+    parts: tuple[RecipePart, ...] = Field(min_length=1)  # one after another
     steps: int = Field(ge=1, le=100_000_000)
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     lanes: int = Field(default=10, ge=1, le=1_000)  # environments, each with an equal share of the steps

@@ -1,4 +1,4 @@
-"""File format of recorded play: chunks of tracks, every frame once, compressed in blocks and checksummed.
+"""File format of recorded games: chunks of tracks, every frame once, compressed in blocks and checksummed.
 
 ``rlbench-frames-1 <SHA-256 of the rest>``, a line of JSON, then zlib streams: actions, rewards and flags of each chunk,
 then its frames in blocks of 64. Frames of 84×84 repeat within zlib's window, so differences gain little: random Pong

@@ -1,4 +1,4 @@
-"""Read recorded play: track after track, in single frames, with a row after each episode for its final observation.
+"""Read recorded games: track after track, in single frames, with a row after each episode for its final observation.
 
 The set of a killed process reads up to its last file: the last row of every track is then a final observation. A track
 may begin in mid-game; the frames before its first action then precede it in ``final`` rows.
@@ -47,9 +47,9 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
         UsageError: there is no such set, it is shorter, or it takes more room.
         RefusedFile: a file is missing, damaged, of another set or claims too many rows; the message names it.
     """
-    parts = _parts(path, max_bytes)
-    events = _truncate(_with_ends(parts), steps, path)
-    rows, first = len(events.flags), recording_format.read_segment(parts[0].path)
+    chunks = _chunks(path, max_bytes)
+    events = _first_steps(_with_ends(chunks), steps, path)
+    rows, first = len(events.flags), recording_format.read_segment(chunks[0].path)
     too_many = UsageError(f"{path}: {rows:,} frames do not fit into memory; make a smaller set: rlbench data subset")
     if max_bytes is not None and rows * prod(first.shape) * first.dtype.itemsize > max_bytes:
         raise too_many
@@ -59,11 +59,11 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
         raise too_many from None
     targets: dict[tuple[Path, str], list[tuple[int, Frames]]] = {}
     at = 0
-    for part in parts:
+    for chunk in chunks:
         if at < rows:
-            place = part.number, obs[at : at + len(part.steps.flags)]
-            targets.setdefault((part.path, part.sha256), []).append(place)
-        at += len(part.steps.flags)
+            place = chunk.number, obs[at : at + len(chunk.steps.flags)]
+            targets.setdefault((chunk.path, chunk.sha256), []).append(place)
+        at += len(chunk.steps.flags)
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda item: _fill(*item), targets.items()))
     return Dataset(
@@ -78,7 +78,7 @@ def read_recording(path: Path, steps: int | None = None, *, max_bytes: int | Non
 
 def read_steps(path: Path, *, max_bytes: int | None = None) -> Steps:
     """Read the rows of ``read_recording`` without frames, a hundred times as fast, in ``max_bytes`` of memory."""
-    return _with_ends(_parts(path, max_bytes))
+    return _with_ends(_chunks(path, max_bytes))
 
 
 def verify_recording(path: Path, *, max_bytes: int | None = None) -> None:
@@ -87,7 +87,7 @@ def verify_recording(path: Path, *, max_bytes: int | None = None) -> None:
     Raises:
         RefusedFile: a file is missing, damaged or of another set; the message names it.
     """
-    for file, sha256 in sorted({(part.path, part.sha256) for part in _parts(path, max_bytes, COPIES)}):
+    for file, sha256 in sorted({(chunk.path, chunk.sha256) for chunk in _chunks(path, max_bytes, COPIES)}):
         segment = _read_again(file, sha256)
         for place in segment.places:
             segment.steps(place)
@@ -106,20 +106,20 @@ def subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = None
     Raises:
         UsageError: the set is shorter.
     """
-    parts = _parts(path, max_bytes, COPIES)
-    events = _truncate(_with_ends(parts), steps, path)
+    chunks = _chunks(path, max_bytes, COPIES)
+    events = _first_steps(_with_ends(chunks), steps, path)
     recording_writer.begin(target, subset_request(path, steps))
     writer, at = recording_writer.RecordingWriter(target), 0
     read_again = lru_cache(maxsize=1)(_read_again)  # chunks of a file follow one another
     tracks: dict[tuple[str, int], int] = {}
-    for part in parts:
+    for chunk in chunks:
         if at >= len(events.flags):
             break
-        segment = read_again(part.path, part.sha256)
-        rows = min(len(part.steps.flags), len(events.flags) - at)
+        segment = read_again(chunk.path, chunk.sha256)
+        rows = min(len(chunk.steps.flags), len(events.flags) - at)
         obs: Frames = np.empty((rows, *segment.shape), segment.dtype)
-        segment.fill(segment.places[part.number], obs)
-        writer.add(Chunk(tracks.setdefault(part.track, len(tracks)), obs, events.rows(at, at + rows)))
+        segment.fill(segment.places[chunk.number], obs)
+        writer.add(Chunk(tracks.setdefault(chunk.track, len(tracks)), obs, events.rows(at, at + rows)))
         at += rows
     writer.flush()
     recording_writer.finish(target, writer.digests, _subset_metadata(path, target, steps))
@@ -129,7 +129,7 @@ def is_subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = N
     """True if ``target`` is complete and equals the first ``steps`` transitions of ``path`` in all but the frames."""
     if not is_complete(target) or metadata(target) != _subset_metadata(path, target, steps):
         return False
-    one = _truncate(read_steps(path, max_bytes=max_bytes), steps, path)
+    one = _first_steps(read_steps(path, max_bytes=max_bytes), steps, path)
     other = read_steps(target, max_bytes=max_bytes)
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Steps._fields)
 
@@ -145,13 +145,13 @@ def _subset_metadata(path: Path, target: Path, steps: int) -> dict[str, object]:
     return {**own_metadata, "name": target.name.removesuffix(SUFFIX), **subset_request(path, steps)}
 
 
-def _parts(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSet]:
+def _chunks(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSet]:
     """List every chunk in the order of reading, without its frames, of which ``copies`` have room at a time."""
     contents = recording_writer.contents(path)
     names = sorted(file.name for file in path.glob("*.segment")) if contents is None else list(contents[0])
     if not names:
-        raise UsageError(f"{path}: holds no recorded play; check the path")
-    parts: list[ChunkOfSet] = []
+        raise UsageError(f"{path}: holds no recorded games; check the path")
+    chunks: list[ChunkOfSet] = []
     claim = 0  # bytes of all rows so far, by the index of each file
     frame: tuple[object, object] | None = None
     for name in names:
@@ -170,39 +170,39 @@ def _parts(path: Path, max_bytes: int | None, copies: int = 0) -> list[ChunkOfSe
         source = name.split(".")[0]
         for number, place in enumerate(segment.places):
             steps = segment.steps(place)
-            parts.append(ChunkOfSet(segment.path, segment.sha256, number, (source, place.track), steps))
-    return _without_dangling(sorted(parts, key=lambda part: (part.track, part.path)))
+            chunks.append(ChunkOfSet(segment.path, segment.sha256, number, (source, place.track), steps))
+    return _without_dangling(sorted(chunks, key=lambda chunk: (chunk.track, chunk.path)))
 
 
-def _without_dangling(parts: Sequence[ChunkOfSet]) -> list[ChunkOfSet]:
+def _without_dangling(chunks: Sequence[ChunkOfSet]) -> list[ChunkOfSet]:
     """Drop the last rows of a track that no transition leads to, as of a killed process."""
     rest: list[ChunkOfSet] = []
-    for _, own in groupby(parts, key=lambda part: part.track):
+    for _, own in groupby(chunks, key=lambda chunk: chunk.track):
         track = list(own)
-        flags = np.concatenate([[FINAL], *(part.steps.flags for part in track)])
+        flags = np.concatenate([[FINAL], *(chunk.steps.flags for chunk in track)])
         (steps,) = np.nonzero(flags[:-1] & FINAL == 0)  # rows followed by their next observation
         stop = int(steps[-1]) + 1 if len(steps) else 0
-        for part in track:
-            rows = min(stop, len(part.steps.flags))
+        for chunk in track:
+            rows = min(stop, len(chunk.steps.flags))
             if rows:
-                rest.append(part._replace(steps=part.steps.rows(0, rows)))
+                rest.append(chunk._replace(steps=chunk.steps.rows(0, rows)))
             stop -= rows
     return rest
 
 
-def _with_ends(parts: Sequence[ChunkOfSet]) -> Steps:
+def _with_ends(chunks: Sequence[ChunkOfSet]) -> Steps:
     """Join the steps of all chunks; an unfinished track ends at its last row."""
-    if not parts:
-        raise UsageError("recorded play: no transition; it was interrupted before its second row")
-    events = Steps(*(np.concatenate(column) for column in zip(*(part.steps for part in parts), strict=True)))
-    flags, ends = events.flags.copy(), np.cumsum([len(part.steps.flags) for part in parts])
-    for part, after, end in zip(parts, [*parts[1:], None], ends, strict=True):
-        if after is None or after.track != part.track:
-            _end(flags, int(end) - 1)
-    return _blank(events, flags)
+    if not chunks:
+        raise UsageError("recorded games: no transition; the recording was interrupted before its second row")
+    events = Steps(*(np.concatenate(column) for column in zip(*(chunk.steps for chunk in chunks), strict=True)))
+    flags, ends = events.flags.copy(), np.cumsum([len(chunk.steps.flags) for chunk in chunks])
+    for chunk, after, end in zip(chunks, [*chunks[1:], None], ends, strict=True):
+        if after is None or after.track != chunk.track:
+            _make_final(flags, int(end) - 1)
+    return _zero_final_rows(events, flags)
 
 
-def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
+def _first_steps(events: Steps, steps: int | None, path: Path) -> Steps:
     if steps is None:
         return events
     (live,) = np.nonzero(~events.final)
@@ -210,17 +210,17 @@ def _truncate(events: Steps, steps: int | None, path: Path) -> Steps:
         raise UsageError(f"{path}: holds {len(live):,} transitions, {steps:,} were requested; request fewer")
     rows = int(live[steps - 1]) + 2
     flags = events.flags[:rows].copy()
-    _end(flags, rows - 1)
-    return _blank(events.rows(0, rows), flags)
+    _make_final(flags, rows - 1)
+    return _zero_final_rows(events.rows(0, rows), flags)
 
 
-def _end(flags: NDArray[np.uint8], row: int) -> None:
+def _make_final(flags: NDArray[np.uint8], row: int) -> None:
     """Turn a row into the final observation of the row before it."""
     if not flags[row] & FINAL:
         flags[row], flags[row - 1] = FINAL, flags[row - 1] or TRUNCATED
 
 
-def _blank(events: Steps, flags: NDArray[np.uint8]) -> Steps:
+def _zero_final_rows(events: Steps, flags: NDArray[np.uint8]) -> Steps:
     live = (flags & FINAL) == 0
     return Steps(events.action * live, events.reward * live, flags)
 

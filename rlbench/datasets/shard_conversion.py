@@ -1,4 +1,4 @@
-"""Convert shards of other formats to one set of recorded play, in parallel and with resume.
+"""Convert shards of other formats to one set of recorded games, in parallel and with resume.
 
 Every converted shard has a file ``<source>.done.json``. The same call resumes after an interruption; a call with more
 shards adds them. A refused shard is named, and the others stay.
@@ -240,6 +240,6 @@ def _trailer(path: Path) -> str:
 
 
 def _source(path: Path) -> str:
-    """Name of a shard, restricted to safe characters; never that of recorded play."""
+    """Name of a shard, restricted to safe characters; never that of recorded games."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.removesuffix(".gz")).strip("_")
     return f"{name}_" if name in {"", PLAY} else name

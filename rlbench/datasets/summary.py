@@ -83,7 +83,7 @@ def summary(dataset: Dataset, *, next_observations: bool) -> Summary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordingSummary:
-    """Summary of recorded play of discrete actions."""
+    """Summary of recorded games of discrete actions."""
 
     steps: int
     episodes: int
@@ -94,7 +94,7 @@ class RecordingSummary:
 
 
 def recording_summary(events: Steps) -> RecordingSummary:
-    """Summarize recorded play by its steps."""
+    """Summarize recorded games by their steps."""
     ended = (events.flags & (TERMINATED | TRUNCATED)) > 0
     terminated = (events.flags & TERMINATED) > 0
     ends = np.flatnonzero(ended)
@@ -133,7 +133,7 @@ def _coverage(action: NDArray[np.float32]) -> float:
     return float((counts >= max(1.0, COVERED * len(action))).mean())
 
 
-EXPERT = "policy_return"  # metadata key of recorded play: return of its policy without the noise of the recording
+EXPERT = "policy_return"  # metadata key of recorded games: return of its policy without the noise of the recording
 
 
 class DatasetReturn(NamedTuple):

@@ -12,7 +12,7 @@ from rlbench import suites
 from rlbench.config.names import count_text, number_text
 from rlbench.records.looks import Looks, read_looks
 from rlbench.records.types import Estimator
-from rlbench.report.equal_steps import AtStep, at_equal_steps, decide_at_equal_steps, end_of, shortfall_percent
+from rlbench.report.equal_steps import EqualSteps, at_equal_steps, decide_at_equal_steps, end_of, shortfall_percent
 from rlbench.report.estimate import (
     centred,
     correct_optimism,
@@ -108,18 +108,18 @@ class Cell:
     rlbench: Measured | None = None  # score of rlbench's own records, beside the user's runs
     scores: tuple[float, ...] = ()  # scores of the test; failed ones last, as ``measured`` has them
     shortfall_percent: float | None = None  # the largest that the data allow, of the way from random to the reference
-    at: AtStep | None = None  # the verdict at equal steps, where a curve is documented
+    at: EqualSteps | None = None  # the verdict at equal steps, where a curve is documented
     looks: Looks | None = None  # taken by ``run --until-decided``; the verdict is that of the last one
     unfinished: int = 0  # seeds short of the budget, or lost after a look
     conflicting: int = 0  # whole records with other numbers than those that count
 
 
 def every_cell(
-    suites: Sequence[str], results: Path, *, alpha: float = ALPHA, share: float | None = None
+    suites: Sequence[str], results: Path, *, alpha: float = ALPHA, margin_share: float | None = None
 ) -> tuple[Cell, ...]:
     """The cells of each suite: those with a reference score in the references' order, then other measured ones.
 
-    Holm's correction of verdicts is over a suite's whole table; ``share`` replaces the margin's own share.
+    Holm's correction of verdicts is over a suite's whole table; ``margin_share`` replaces the margin's own share.
     """
     runs = {key: select_last_look(group) for key, group in with_imported(gather(results), results).items()}
     returns_by_file = recorded_returns(run for group in runs.values() for run in group.all)
@@ -129,7 +129,7 @@ def every_cell(
         references = primary_references(suite)
         unreferenced = sorted(key for key in runs if key.suite == suite and key not in references)
         groups = {key: runs.get(key, Runs()) for key in (*references, *unreferenced)}
-        cells = [_test_cell(key, references.get(key), group, share) for key, group in groups.items()]
+        cells = [_test_cell(key, references.get(key), group, margin_share) for key, group in groups.items()]
         verdicts = decide([cell.test for cell in cells], alpha)
         at_steps = decide_at_equal_steps([cell.at for cell in cells], alpha)
         for cell, group, verdict, at in zip(cells, groups.values(), verdicts, at_steps, strict=True):
@@ -183,17 +183,17 @@ def _verdict(verdict: Verdict | None, runs: Runs) -> Verdict:
     return Verdict("NOT COMPARABLE" if runs.other_protocol else "NOT RUN")
 
 
-def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share: float | None) -> Cell:
+def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, margin_share: float | None) -> Cell:
     """A cell before the other cells of its suite are tested; its verdict is a placeholder, its note empty."""
     scale, limit, estimator = scale_of(key), _limit(runs, reference), estimator_of(key, reference)
     scored_runs, failed = runs.score_runs
     scores = seed_scores(scored_runs, estimator, limit=limit, scale=scale)
     failed_scores = [failed_score(scores, estimator, (*scored_runs, *failed), scale)] * len(failed)
     test_scores = _test_scores(scored_runs, scores, reference)
-    tolerance, test = margin(key, reference, share) if reference else None, None
+    tolerance, test = margin(key, reference, margin_share) if reference else None, None
     is_comparable = comparable(key, None if runs.of_imported else reference)
     too_long = reference is not None and not runs.of_imported and is_longer(reference, runs.budget)
-    whole = _test_cell(key, reference, runs.all_seeds, share) if runs.all_seeds else None
+    whole = _test_cell(key, reference, runs.all_seeds, margin_share) if runs.all_seeds else None
     if runs.scored and is_comparable and not too_long and reference is not None and tolerance is not None:
         test_of = partial(_test, key, reference, tolerance, runs.level)
         floor = failed_score(test_scores, estimator, runs.scored, scale)
@@ -202,16 +202,16 @@ def _test_cell(key: CellKey, reference: ReferenceScore | None, runs: Runs, share
             other = seed_scores(scored_runs, ALTERNATIVE_ESTIMATOR[estimator], limit=limit, scale=scale)
             test = require_agreement(test, with_failures(test_of, other, failed_scores))
         if (stop := threshold(key, reference)) is not None:
-            test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, share))
+            test = in_both_respects(test, _test_steps_to_threshold(runs, reference, stop, margin_share))
         if margin_reaches_random(key, reference, tolerance):
             test = no_more_than_consistent(test)
         if whole is not None and whole.test is not None:
             both = require_agreement(test, whole.test)
             test = replace(test, word=both.word, above=both.above)
         test = test if runs.looks is None else correct_for_looks(test, runs.looks)
-        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, share).test):
+        if runs.ended_look and (ended := _test_cell(key, reference, runs.ended_look, margin_share).test):
             test = replace(test, below=in_both_respects(test, ended).below)  # a look that looks.json omits counts
-    at = at_equal_steps(key, runs, share) if is_comparable else None
+    at = at_equal_steps(key, runs, margin_share) if is_comparable else None
     if at is not None and whole is not None:
         at = at.lowered_by(whole.at)
     return Cell(
@@ -262,7 +262,9 @@ def _test(key: CellKey, reference: ReferenceScore, tolerance: float, level: floa
     return prediction_test(capped, stop, tolerance, resolution(key, reference))
 
 
-def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float, share: float | None) -> CellTest:
+def _test_steps_to_threshold(
+    runs: Runs, reference: ReferenceScore, stop: float, margin_share: float | None
+) -> CellTest:
     """Test the steps to the threshold, negative so that more is better, against the reference's if it is known.
 
     A seed that did not reach the threshold counts at its whole budget, a lower bound of its steps.
@@ -274,7 +276,9 @@ def _test_steps_to_threshold(runs: Runs, reference: ReferenceScore, stop: float,
     epoch = max(largest_gap(run.evaluations) for run in runs.scored)
 
     def test(scores: Sequence[float]) -> CellTest:
-        return prediction_test(scores, -documented, (SHARE if share is None else share) * documented, epoch)
+        return prediction_test(
+            scores, -documented, (SHARE if margin_share is None else margin_share) * documented, epoch
+        )
 
     return with_failures(test, steps, [-float(max(run.budget, runs.budget)) for run in runs.failed])
 

@@ -66,7 +66,7 @@ def against_references(
     ``at`` takes the verdicts at equal steps instead of those at the full budget. With ``pool`` an algorithm's verdict
     stands for the cells that it pools. With ``of_imported`` only cells of imported curves count.
     """
-    cells = evidence.cells([suite], alpha=alpha, share=margin)
+    cells = evidence.cells([suite], alpha=alpha, margin_share=margin)
     if of_imported:
         cells = tuple(cell for cell in cells if cell.measured is not None and cell.measured.imported)
     kind: Kind = "at" if at else "full"

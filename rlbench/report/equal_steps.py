@@ -116,7 +116,7 @@ class ReferenceCurve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AtStep:
+class EqualSteps:
     """Comparison of a cell's seeds with its reference at the largest test step that enough of them have reached."""
 
     reference: ReferencePoint
@@ -137,7 +137,7 @@ class AtStep:
         verdict = str(Verdict("INCONCLUSIVE", self.more, self.next_look)).removeprefix("INCONCLUSIVE")
         return f"{self.word} @{steps_text(self.reference.step)}{verdict}"
 
-    def lowered_by(self, whole: AtStep | None) -> AtStep:
+    def lowered_by(self, whole: EqualSteps | None) -> EqualSteps:
         """The comparison of a look's seeds, lowered where the test of all seeds, ``whole``, is weaker."""
         if whole is None or whole.test is None or self.test is None:
             return self
@@ -171,10 +171,10 @@ def reference_curve(key: CellKey) -> ReferenceCurve | None:
     return ReferenceCurve(curve=curve, budget=spec.budget.steps, epoch=spec.budget.epoch)
 
 
-def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtStep | None:
+def at_equal_steps(key: CellKey, runs: Runs, margin_share: float | None = None) -> EqualSteps | None:
     """A cell's seeds at equal steps, before the other cells of the table are tested; None without a curve or seed.
 
-    ``share`` replaces the margin's rule, as in ``margin_of``.
+    ``margin_share`` replaces the margin's rule, as in ``margin_of``.
     """
     curve, scored_runs = reference_curve(key), runs.evaluated
     if curve is None or not scored_runs or not all(run.has_curve for run in scored_runs):
@@ -196,7 +196,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     ]
     random = scale.random if scale is not None else curve.curve.mean[0]
     failed_scores = [min(random, *scores)] * failed
-    margin = margin_of(point.mean, point.std, random, share)
+    margin = margin_of(point.mean, point.std, random, margin_share)
     test_of = partial(welch_test, reference=point.mean, std=point.std, n=point.n, margin=margin, level=runs.level)
     test = with_failures(test_of, scores, failed_scores) if curve.is_informative(step) else None
     if test is not None and runs.looks is not None and runs.looks.count:
@@ -205,12 +205,12 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
         share_of_alpha = curve.alpha_share(step)
         below, above = (None if p is None else min(1.0, p / share_of_alpha) for p in (test.below, test.above))
         test = replace(test, below=below, above=above)
-    return AtStep(
+    return EqualSteps(
         reference=point,
         word="TOO EARLY" if test is None else "OPEN",
         scores=(*scores, *failed_scores),
         margin=margin,
-        margin_is_std=share is None and margin == point.std,
+        margin_is_std=margin_share is None and margin == point.std,
         uncounted_steps=curve.curve.uncounted_steps,
         short_seeds=len(scored_runs) - len(scores),
         informative_at=curve.first_informative() if test is None else None,
@@ -219,7 +219,7 @@ def at_equal_steps(key: CellKey, runs: Runs, share: float | None = None) -> AtSt
     )
 
 
-def decide_at_equal_steps(cells: Sequence[AtStep | None], alpha: float = ALPHA) -> list[AtStep | None]:
+def decide_at_equal_steps(cells: Sequence[EqualSteps | None], alpha: float = ALPHA) -> list[EqualSteps | None]:
     """Every cell of a table at equal steps with its word, after Holm's correction over them."""
     verdicts = decide([at.test if at else None for at in cells], alpha)
     return [

@@ -87,19 +87,21 @@ class Evidence(NamedTuple):
                 cells[key].short += runs.short
         return cells
 
-    def cells(self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None) -> tuple[Cell, ...]:
+    def cells(
+        self, suites: Sequence[str], *, alpha: float = ALPHA, margin_share: float | None = None
+    ) -> tuple[Cell, ...]:
         """The cells of each suite, with the verdict of own runs where there are any, else of rlbench's.
 
         Holm's correction is over the cells of one source.
         """
-        own = every_cell(suites, self.own, alpha=alpha, share=share)
+        own = every_cell(suites, self.own, alpha=alpha, margin_share=margin_share)
         if self.own_only:
             return own
-        rlbench_cells = {cell.key: cell for cell in self.rlbench_cells(suites, alpha=alpha, share=share)}
+        rlbench_cells = {cell.key: cell for cell in self.rlbench_cells(suites, alpha=alpha, margin_share=margin_share)}
         matches = self._matches()
         ours = {cell.key: cell for cell in own}
         if self.rlbench is None:
-            is_default = alpha == ALPHA and share is None
+            is_default = alpha == ALPHA and margin_share is None
             references = {key: cell.documented for key, cell in ours.items()}
             rlbench_cells = {
                 key: cell
@@ -111,13 +113,13 @@ class Evidence(NamedTuple):
         return tuple(_merge(ours.get(key), rlbench_cells.get(key), matches.get(key, "")) for key in keys)
 
     def rlbench_cells(
-        self, suites: Sequence[str], *, alpha: float = ALPHA, share: float | None = None
+        self, suites: Sequence[str], *, alpha: float = ALPHA, margin_share: float | None = None
     ) -> tuple[Cell, ...]:
         """The cells that rlbench measured; none if ``--results`` names a folder."""
         if self.own_only:
             return ()
         if self.rlbench is not None:
-            return every_cell(suites, self.rlbench, alpha=alpha, share=share)
+            return every_cell(suites, self.rlbench, alpha=alpha, margin_share=margin_share)
         return tuple(cell for cell in packaged() if cell.key.suite in suites)
 
     def _matches(self) -> Mapping[CellKey, str]:

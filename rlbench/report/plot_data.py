@@ -11,7 +11,7 @@ import numpy as np
 
 from rlbench.errors import UsageError
 from rlbench.report.aggregate import Array, normalizer, scores_of
-from rlbench.report.equal_steps import AtStep
+from rlbench.report.equal_steps import EqualSteps
 from rlbench.report.estimate import mean
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import curve_of, matching, primary_references
@@ -49,7 +49,7 @@ class Panel:
     clock: Clock
     curves: Mapping[str, Curve]  # documented, by algorithm; none against hours
     scores: Mapping[str, float]  # documented, in raw points, by algorithm
-    verdicts: Mapping[str, AtStep]  # at equal steps, by algorithm; none against hours
+    verdicts: Mapping[str, EqualSteps]  # at equal steps, by algorithm; none against hours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,7 +41,7 @@ NOT_ALGORITHMS = ("behaviour", "qrdqn-expert")  # rows that describe a data set,
 OFFLINE_TASKS = ("HalfCheetah-v2", "Hopper-v2", "Walker2d-v2", "Ant-v2")
 """Rows of the offline table that Tianshou lacks: the suite's algorithms on the MuJoCo data sets of D4RL, version 2."""
 
-SHARE = 0.1  # margin of non-inferiority, as a share of the way from the random policy to the reference score
+SHARE = 0.1  # margin of non-inferiority, as a share of the distance from the random policy to the reference score
 OPTIMUM_SHARE = 0.05  # margin of a toy task below its known optimum, as a share of the optimum
 INTEGER_RETURN_SUFFIX = "NoFrameskip-v4"  # endings of the names of tasks with integer returns
 PRIMARY = (
@@ -321,20 +321,20 @@ def reference_curves() -> dict[CellKey, Curve]:
     return curves
 
 
-def margin_of(reference: float, std: float | None, random: float | None, share: float | None = None) -> float:
-    """The margin on each side of a reference within which means count as equal; ``share`` replaces rule and ``std``."""
+def margin_of(reference: float, std: float | None, random: float | None, margin_share: float | None = None) -> float:
+    """The margin on each side of a reference within which means are equal; ``margin_share`` replaces the rule."""
     distance = abs(reference - (random or 0.0))
-    return max(SHARE * distance, std or 0.0) if share is None else share * distance
+    return max(SHARE * distance, std or 0.0) if margin_share is None else margin_share * distance
 
 
-def margin(key: CellKey, reference: ReferenceScore, share: float | None = None) -> float:
+def margin(key: CellKey, reference: ReferenceScore, margin_share: float | None = None) -> float:
     """The margin of a cell around its reference score, on the scale of that score.
 
-    A ``share`` that is given replaces the rule: then the documented spread does not count either.
+    A ``margin_share`` that is given replaces the rule: then the documented spread does not count either.
     """
     if reference.source == OPTIMUM:
-        return (OPTIMUM_SHARE if share is None else share) * abs(reference.score)
-    return margin_of(reference.score, reference.std, on_scale(scale_of(key), reference.estimator), share)
+        return (OPTIMUM_SHARE if margin_share is None else margin_share) * abs(reference.score)
+    return margin_of(reference.score, reference.std, on_scale(scale_of(key), reference.estimator), margin_share)
 
 
 def resolution(key: CellKey, reference: ReferenceScore) -> float:

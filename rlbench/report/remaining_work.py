@@ -19,7 +19,7 @@ from rlbench.config.run import Spec
 from rlbench.config.tasks import OfflineTask
 from rlbench.errors import UnknownName, UsageError
 from rlbench.records.machine import has_gpu, processor
-from rlbench.report.equal_steps import AtStep, at_equal_steps, reference_curve
+from rlbench.report.equal_steps import EqualSteps, at_equal_steps, reference_curve
 from rlbench.report.estimate import is_whole
 from rlbench.report.reference_scores import reference_cells
 from rlbench.report.reference_table import CellKey, documented_spec, row_of
@@ -261,7 +261,7 @@ def seeds_needed(verdict: Verdict) -> int | None:
             return None
 
 
-def full_budget_verdict(at: AtStep | None, until: int | None) -> Verdict:
+def full_budget_verdict(at: EqualSteps | None, until: int | None) -> Verdict:
     """A verdict at equal steps in the words of the full budget, for ``choose_cells`` with runs to ``until``."""
     if at is None or (at.word == "TOO EARLY" and until is not None and at.reference.step < until):
         return Verdict("NOT RUN")

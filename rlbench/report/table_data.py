@@ -10,7 +10,7 @@ from rlbench.report.estimate import mean
 
 if TYPE_CHECKING:
     from rlbench.report.cells import Cell, Measured
-    from rlbench.report.equal_steps import AtStep
+    from rlbench.report.equal_steps import EqualSteps
     from rlbench.report.pooled import Pooled
 
 
@@ -54,7 +54,7 @@ def pooled_document(row: Pooled) -> dict[str, object]:
     }
 
 
-def _at(at: AtStep) -> dict[str, object]:
+def _at(at: EqualSteps) -> dict[str, object]:
     point, (low, high) = at.reference, at.interval or (None, None)
     return {
         **fields(point, "step reference_step"),

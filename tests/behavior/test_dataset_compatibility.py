@@ -9,7 +9,7 @@ import pytest
 
 from rlbench import suites
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline import check_compatibility, check_identity, experience
+from rlbench.assembly.offline import check_compatibility, check_identity, load_data
 from rlbench.cli.dataset_option import Data, check_data
 from rlbench.config.run import Runtime
 from rlbench.config.tasks import OfflineTask
@@ -102,7 +102,7 @@ def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sen
     folder = farama(tmp_path, "mujoco/invertedpendulum/medium-v0", "InvertedPendulum-v5", 4, [-1.5])
     own = flat(tmp_path / "rlb-x.hdf5", 4, 1, task="InvertedPendulum-v4", rlbench="0.1.0")
     for path, due in ((folder, -0.5), (own, 0.5)):
-        match = experience(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
+        match = load_data(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
         action = check_compatibility(spec.task, match.data, describe(spec), normalized=match.normalized).action
         np.testing.assert_array_equal(action[:5], np.full((5, 1), due, np.float32))
         assert action.dtype == np.float32

@@ -12,7 +12,7 @@ import torch
 from rlbench import checkpoint, suites
 from rlbench.assembly.assemble import build
 from rlbench.assembly.environments import describe
-from rlbench.assembly.offline import experience
+from rlbench.assembly.offline import load_data
 from rlbench.cli.app import main
 from rlbench.cli.dataset_option import Data, check_data, refuse_other_data
 from rlbench.config.overrides import apply_settings, parse
@@ -135,9 +135,9 @@ def test_generated_set_is_never_taken_for_another(tmp_path: Path) -> None:
     for task in ("hopper-medium-v2", "rlb-hopper-medium"):
         spec = spec_of("il", task=task)
         with pytest.raises(RefusedFile, match=f"is rlb-hopper-expert, not {task}; .*--task Hopper-v4"):
-            experience(spec, spec.task, runtime)
+            load_data(spec, spec.task, runtime)
     for spec in (spec_of("il", task="rlb-hopper-expert"), spec_of("il", "task.dataset=own-1", task="Hopper-v4")):
-        assert (~experience(spec, spec.task, runtime).data.final).sum() == 300
+        assert (~load_data(spec, spec.task, runtime).data.final).sum() == 300
 
 
 @pytest.mark.parametrize("task", ["hopper-medium-v2", "rlb-hopper-medium", "mujoco/hopper/medium-v0"])
@@ -146,9 +146,9 @@ def test_file_of_another_name_is_not_taken_for_the_set(task: str, tmp_path: Path
     runtime = Runtime(device="cpu", threads=1, dataset=str(write(tmp_path / "hopper_expert-v2.hdf5")))
     spec = spec_of("il", task=task)
     with pytest.raises(RefusedFile, match=rf"is not called as {task} is; .*--task Hopper-v4"):
-        experience(spec, spec.task, runtime)
+        load_data(spec, spec.task, runtime)
     spec = spec_of("il", "task.dataset=mine-1", task="Hopper-v4")
-    assert (~experience(spec, spec.task, runtime).data.final).sum() == 300
+    assert (~load_data(spec, spec.task, runtime).data.final).sum() == 300
 
 
 def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -> None:
@@ -166,8 +166,8 @@ def test_file_is_hashed_once_unless_it_changes(data: Path, monkeypatch: Patch) -
     build(spec, runtime, describe(spec), check.seal)
     assert hashed == [data]
     os.utime(data, ns=(0, check.seal.modified + 1))
-    assert experience(spec, spec.task, runtime, check.seal).sha256 == check.seal.sha256
-    experience(spec, spec.task, runtime)
+    assert load_data(spec, spec.task, runtime, check.seal).sha256 == check.seal.sha256
+    load_data(spec, spec.task, runtime)
     assert hashed == [data] * 3
 
 
@@ -220,7 +220,7 @@ def test_file_that_changes_before_it_is_read_is_refused(moment: str, tmp_path: P
     else:
         monkeypatch.setattr(loader, "load_dataset", replace)
     with pytest.raises(RefusedFile, match=f"{moment}; run the same command again"):
-        experience(spec, spec.task, runtime, seal)
+        load_data(spec, spec.task, runtime, seal)
 
 
 def test_finished_run_on_another_file_is_refused(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -249,7 +249,7 @@ def test_set_of_a_former_versions_recipe_is_refused(tmp_path: Path) -> None:
         checksums.remove_seal(path)
         again = "another recipe .* generate rlb-hopper-medium --force"
         with pytest.raises(RefusedFile, match=again) if is_refused else nullcontext():
-            experience(spec, spec.task, runtime)
+            load_data(spec, spec.task, runtime)
 
 
 def test_empty_name_of_data_is_refused() -> None:

@@ -13,8 +13,9 @@ from unittest import mock
 
 import pytest
 
-from rlbench import checkpoint, generate, suites
+from rlbench import checkpoint, suites
 from rlbench.cli.app import main
+from rlbench.collectors.evaluate import Evaluation
 from rlbench.datasets import catalogue, recording_reader, recording_writer
 from rlbench.records.store import read_record
 from tests.commands import json_of, run_command, stderr_of, stdout_of
@@ -190,7 +191,9 @@ def test_shards_can_be_added_to_a_used_set(tmp_path: Path, home: Path) -> None:
         assert main(["data", "import", "rlu", str(path), "--name", "rlb-u", "--workers", "1"]) == 0
         assert dict(row.split(None, 1) for row in stdout_of("data show rlb-u").splitlines())["steps"] == steps
     assert main(["data", "verify", "rlb-u"]) == 0
-    assert "rlb-u.frames: is recorded play already; copy" in stderr_of(["data", "import", str(home / "rlb-u.frames")])
+    assert "rlb-u.frames: holds recorded games already; copy" in stderr_of(
+        ["data", "import", str(home / "rlb-u.frames")]
+    )
 
 
 def test_shards_are_used_only_for_their_own_game(tmp_path: Path, home: Path) -> None:
@@ -223,7 +226,7 @@ def test_smoke_run_uses_the_given_data_set(run: Path, tmp_path: Path) -> None:
 def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path, home: Path) -> None:
     (home / "rlb-empty.frames").mkdir(parents=True)
     for folder in (tmp_path, home / "rlb-empty.frames"):
-        assert "neither a folder of Minari's nor recorded play" in stderr_of(
+        assert "neither Minari's folder nor one of recorded games" in stderr_of(
             f"run offline il --task Catch --dataset {folder} --smoke"
         )
 
@@ -235,15 +238,15 @@ def test_missing_epsilon_message_explains_recording(run: Path) -> None:
 
 
 def test_ctrl_c_keeps_the_recorded_steps(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = generate.record
+    play = Evaluation.__iter__
 
-    def stopped(*parts: object) -> Iterator[int]:
-        for count in play(*parts):
+    def stopped(games: Evaluation) -> Iterator[int]:
+        for count in play(games):
             if count >= 150:
                 raise KeyboardInterrupt
             yield count
 
-    monkeypatch.setattr(generate, "record", stopped)
+    monkeypatch.setattr(Evaluation, "__iter__", stopped)
     with suppress(KeyboardInterrupt):
         assert "broken off; use what is there with rlbench data subset" in stderr_of(line(run), 130)
     assert int((~recording_reader.read_steps(home / "rlb-catch.frames").final).sum()) >= 147

@@ -191,7 +191,7 @@ def experience(rows: int = 5) -> d4rl.D4RLArrays:
     )  # fmt: skip
 
 
-def put(path: Path, rows: int = 5) -> d4rl.Written:
+def put(path: Path, rows: int = 5) -> d4rl.DatasetFile:
     """Write it."""
     return write_hdf5(path, experience(rows), ATTRIBUTES)
 

@@ -6,12 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from rlbench.datasets.policies import read_policy_file
-from rlbench.datasets.recipes import POLICIES, RECIPES, Part, Recipe, check_own_name, load_recipe, user_recipe
+from rlbench.datasets.recipes import POLICIES, RECIPES, Recipe, RecipePart, check_own_name, load_recipe, user_recipe
 from rlbench.errors import UsageError
 
 ZEROS = "0" * 64
 FIRST, SECOND, THIRD = (
-    Part(policy=name, sha256=ZEROS, share=share) for name, share in (("a", 0.2), ("b", 0.3), ("c", 0.5))
+    RecipePart(policy=name, sha256=ZEROS, share=share) for name, share in (("a", 0.2), ("b", 0.3), ("c", 0.5))
 )
 EXPECTED = {
     f"rlb-{body}-{level}"
@@ -20,7 +20,7 @@ EXPECTED = {
 }
 
 
-def small(*parts: Part, steps: int = 100, num_envs: int = 2) -> Recipe:
+def small(*parts: RecipePart, steps: int = 100, num_envs: int = 2) -> Recipe:
     """A recipe of those parts."""
     with user_recipe("rlb-small"):
         return Recipe(name="rlb-small", task="Hopper-v4", parts=parts, steps=steps, seed=0, lanes=num_envs)
@@ -33,7 +33,7 @@ def test_portions_follow_the_shares_and_sum_to_the_steps(steps: int, portions: t
 
 
 def test_shares_that_nearly_sum_to_one_lose_no_step() -> None:
-    thirds = [Part(policy=name, sha256=ZEROS, share=0.3333333) for name in "abc"]
+    thirds = [RecipePart(policy=name, sha256=ZEROS, share=0.3333333) for name in "abc"]
     assert sum(small(*thirds, steps=100_000_000).portions()) == 100_000_000
 
 
@@ -46,7 +46,7 @@ def test_shares_that_nearly_sum_to_one_lose_no_step() -> None:
         ((), 100, "parts"),
     ],
 )
-def test_inconsistent_recipe_is_refused(parts: tuple[Part, ...], steps: int, why: str) -> None:
+def test_inconsistent_recipe_is_refused(parts: tuple[RecipePart, ...], steps: int, why: str) -> None:
     with pytest.raises(UsageError, match=f"rlb-small: .*{why}"):
         small(*parts, steps=steps)
 
@@ -58,7 +58,7 @@ def test_two_parts_can_have_one_policy_with_different_noise() -> None:
 @pytest.mark.parametrize("change", [{"sha256": "abc"}, {"share": 0.0}, {"noise": -1.0}, {"uniform": 2.0}, {"extra": 1}])
 def test_a_part_out_of_range_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        Part.model_validate({"policy": "a", "sha256": ZEROS, **change})
+        RecipePart.model_validate({"policy": "a", "sha256": ZEROS, **change})
 
 
 def test_recipe_round_trips() -> None:

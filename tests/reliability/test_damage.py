@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlbench import checkpoint
-from rlbench.assembly.offline import experience
+from rlbench.assembly.offline import load_data
 from rlbench.cli.app import main
 from rlbench.config.run import Runtime
 from rlbench.datasets import checksums, recording_reader
@@ -143,7 +143,7 @@ def artefact(kind: str, places: dict[str, Path]) -> Artefact:
 def learned_from(path: Path) -> object:
     spec = GENERATED.spec()
     task = spec.task.model_copy(update={"dataset": SET})
-    result = experience(spec, task, Runtime(device="cpu", dataset=str(path)))
+    result = load_data(spec, task, Runtime(device="cpu", dataset=str(path)))
     return result.sha256, comparable(result.data)
 
 

@@ -103,12 +103,12 @@ def beside(example: str) -> None:
 
 
 def segmented(rest: bytes) -> bytes:
-    """A file of recorded play under a right checksum."""
+    """A file of recorded games under a right checksum."""
     return recording_format.MAGIC + sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 def check_recording(example: object) -> None:
-    """A set of recorded play, one of whose files says something else."""
+    """A set of recorded games, one of whose files says something else."""
     name, raw = example
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, RECORDING.name)
@@ -130,7 +130,7 @@ def head() -> tuple[dict[str, object], bytes]:
 
 
 def contents(document: object) -> bytes:
-    """A document of recorded play, its seal right if it can be."""
+    """A document of recorded games, its seal right if it can be."""
     content = document if isinstance(document, dict) else {}
     rest = {key: value for key, value in content.items() if key != "sha256"}
     try:
@@ -242,9 +242,9 @@ FUZZED = {
     "bytes of HDF5": Fuzzed(st.deferred(lambda: damaged(FLAT.read_bytes())), h5_bytes, few=25),
     "Minari": Fuzzed(st.tuples(st.one_of(changes(METADATA), ODD_METADATA), WALKED), walked, few=25),
     "checksums beside files": Fuzzed(st.one_of(changes(SEAL).map(json.dumps), ODD_SEALS), beside, few=25),
-    "heads of recorded play": Fuzzed(st.deferred(segment_heads), check_recording, few=25),
-    "bytes of recorded play": Fuzzed(st.deferred(segment_bytes), check_recording, few=20),
-    "contents of recorded play": Fuzzed(st.deferred(set_contents), check_recording, few=25),
+    "heads of recorded games": Fuzzed(st.deferred(segment_heads), check_recording, few=25),
+    "bytes of recorded games": Fuzzed(st.deferred(segment_bytes), check_recording, few=20),
+    "contents of recorded games": Fuzzed(st.deferred(set_contents), check_recording, few=25),
     "headers of policies": Fuzzed(st.deferred(lambda: changes(header()).map(safetensors)), policy),
     "bytes of policies": Fuzzed(st.deferred(lambda: damaged(POLICY.read_bytes())), policy),
     "pickles": Fuzzed(

@@ -175,7 +175,7 @@ HOSTILE: dict[str, Callable[[Path], Words]] = {
     "frames of a structure": lambda c: frames({"shape": [1], "dtype": "O,f4", "pieces": [[0, 1, [1, 1]]]}, b"xx"),
     "frames of many dimensions": lambda c: frames({"shape": [1] * 70, "dtype": "|u1", "pieces": []}, b""),
     "long header of frames": lambda c: frames({"shape": [1], "dtype": "|u1", "pieces": [], "x": "x" * 2**22}, b""),
-    "recorded play that lies elsewhere": wandering,
+    "recorded games that lie elsewhere": wandering,
     "code as a value": lambda c: ["show", "toy", "dqn", "Catch", "--set", f"algo.lr={CODE}"],
     "code in a config": lambda c: raw_file("e.toml", f'[algo]\nlr = "{CODE}"\n'.encode(), *CATCH, "--config"),
     "YAML as a config": lambda c: raw_file(

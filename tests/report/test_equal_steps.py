@@ -11,7 +11,7 @@ from rlbench.config.names import steps_text
 from rlbench.records.looks import DESIGN, Looks
 from rlbench.report import equal_steps
 from rlbench.report.cells import every_cell
-from rlbench.report.equal_steps import AtStep, ReferenceCurve, at_equal_steps, reference_curve, score_at
+from rlbench.report.equal_steps import EqualSteps, ReferenceCurve, at_equal_steps, reference_curve, score_at
 from rlbench.report.reference_files import Curve
 from rlbench.report.reference_scores import reference_curves
 from rlbench.report.reference_table import CellKey
@@ -121,7 +121,7 @@ def test_the_offsets_of_the_documented_clocks_are_declared() -> None:
     }
 
 
-def at(results: Path) -> AtStep:
+def at(results: Path) -> EqualSteps:
     cell = next(cell for cell in every_cell(["mujoco"], results) if cell.key == HALF_CHEETAH)
     assert cell.at.note in cell.note
     return cell.at

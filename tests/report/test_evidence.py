@@ -212,7 +212,7 @@ def test_a_wheel_brings_the_cells_of_the_checkout() -> None:
 def test_a_wheel_gives_no_verdict_of_another_reference_or_option() -> None:
     wheel = Evidence(RUNS, None, own_only=False)
     by_default = [cell for cell in wheel.cells(["mujoco"]) if cell.measured]
-    for options in ({"alpha": 0.01}, {"share": 0.2}):
+    for options in ({"alpha": 0.01}, {"margin_share": 0.2}):
         cells = [cell for cell in wheel.cells(["mujoco"], **options) if cell.measured]
         assert len(cells) == len(by_default)
         assert {(cell.verdict.word, cell.at, cell.test) for cell in cells} == {("NOT COMPARABLE", None, None)}

@@ -77,7 +77,7 @@ def pong(
     record_seeds: RecordSeeds, results: Path, algo: str, curves: Sequence[Sequence[float]], share: float | None
 ) -> Cell:
     record_seeds(*curves, algo=algo, task="PongNoFrameskip-v4")
-    cells = every_cell(["atari"], results, share=share)
+    cells = every_cell(["atari"], results, margin_share=share)
     return next(c for c in cells if (c.key.algorithm, c.key.task) == (algo, "PongNoFrameskip-v4"))
 
 
@@ -132,7 +132,7 @@ def test_given_margin_replaces_the_published_std(record_seeds: RecordSeeds, resu
     record_seeds(*([0.0, 2000.0 + 10 * seed] for seed in range(3)), suite="mujoco", algo="ddpg", task="Hopper-v4")
     words = []
     for share in (None, 0.02):
-        cells = every_cell(["mujoco"], results, share=share)
+        cells = every_cell(["mujoco"], results, margin_share=share)
         words += [(c.verdict.word, c.margin) for c in cells if c.measured is not None]
     assert words[0] == ("REPRODUCED", 971.6)
     assert words[1][0] == "INCONCLUSIVE"
