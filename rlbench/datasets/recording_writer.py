@@ -1,4 +1,4 @@
-"""Write recorded play: a folder of numbered files, each whole or absent, and at the end a list of them.
+"""Write recorded games: a folder of numbered files, each whole or absent, and at the end a list of them.
 
 ``<name>.frames/<source>.<number>.segment`` hold the rows, ``dataset.json`` names every one of them with its SHA-256.
 Without it the set is unfinished: the set of a killed process reads up to its last file.
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlbench import disk, faults
+from rlbench.config.names import printable
 from rlbench.datasets import checksums, recording_format
 from rlbench.datasets.catalogue import CONTENTS
 from rlbench.datasets.recording_format import Chunk, Frames, Steps
@@ -24,7 +25,7 @@ from rlbench.errors import RefusedFile
 
 SCHEMA_VERSION: Final = 1
 REQUEST: Final = "request.json"  # only while the set is unfinished: what is to be written
-PLAY: Final = "play"  # begins the names of the files of recorded play
+PLAY: Final = "play"  # begins the names of the files of recorded games
 DONE: Final = ".done.json"  # suffix of the file that a converted shard has
 PART: Final = ".part"  # suffix of a file that is being written
 ROWS: Final = 10_000  # of a file, about: the rows in memory, which are lost when the process is killed
@@ -90,9 +91,9 @@ def contents(folder: Path) -> tuple[dict[str, str], dict[str, object]] | None:
     files, metadata = head.get("segments"), head.get("told")
     if not isinstance(files, dict) or not isinstance(metadata, dict):
         raise recording_format.refusal(path, "names no files")
-    others = [str(name) for name in files if Path(str(name)).name != name]
+    others = [str(name) for name in files if Path(str(name)).name != name or not str(name).isprintable()]
     if others:
-        raise recording_format.refusal(path, f"names {others[0]}, which is outside its folder")
+        raise recording_format.refusal(path, f"names {printable(others[0])}, which is no file in its folder")
     return {str(name): str(digest) for name, digest in files.items()}, metadata
 
 

@@ -352,21 +352,24 @@ class Store:
             for temporary in self.folder.glob("*.json*.tmp"):
                 temporary.unlink()
                 faults.point("lock.swept")
-        path = self.folder / "spec.json"
-        parts = [part for part in (*MOVED_PARTS, files.CRASH) if (self.folder / part).exists()]
-        lines = self.folder / "epochs.jsonl"
+        path, lines = self.folder / "spec.json", self.folder / "epochs.jsonl"
         if force:
             refuse_other_attempt(self.folder, self.spec)
-            self.starts_over, self._size = is_attempt(self.folder), _size(lines)
-        elif parts and not path.exists():
+            if is_attempt(self.folder):  # it stays in place until the new run is built
+                self.starts_over, self._size = True, _size(lines)
+                return
+            self._write_settings()
+        elif path.exists():
+            self._continue(read_record(self.folder), lines)
+        elif parts := [part for part in (*MOVED_PARTS, files.CRASH) if (self.folder / part).exists()]:
             raise RefusedFile(f"{path}: missing beside {parts[0]}; restore it, or start over with --force")
-        if force or not path.exists():
-            if not self.starts_over:
-                self._write_settings()
-            return
-        record = read_record(self.folder)
-        refuse_other_run(record, self.spec)
+        else:
+            self._write_settings()
         end_moves(self.folder)
+
+    def _continue(self, record: Record, lines: Path) -> None:
+        """Take over the epochs of the record on disk."""
+        refuse_other_run(record, self.spec)
         self._epochs = list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
             self._resumes = True

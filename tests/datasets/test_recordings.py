@@ -190,14 +190,14 @@ def test_a_file_that_is_exchanged_between_the_steps_and_the_frames_is_refused(
 ) -> None:
     for name, steps in (("a", 9), ("b", 8)):
         write(tmp_path / name, [[(steps, True)]], rows=99)
-    (other,), parts = (tmp_path / "b").glob("*.segment"), recording_reader._parts
+    (other,), parts = (tmp_path / "b").glob("*.segment"), recording_reader._chunks
 
     def exchanged(*arguments: Any) -> list[recording_reader.ChunkOfSet]:
         chunks = parts(*arguments)
         other.replace(chunks[0].path)
         return chunks
 
-    monkeypatch.setattr(recording_reader, "_parts", exchanged)
+    monkeypatch.setattr(recording_reader, "_chunks", exchanged)
     more = (tmp_path / "c", 3) if reader == "subset" else ()
     with pytest.raises(RefusedFile, match="was exchanged while the set was read"):
         getattr(recording_reader, reader)(tmp_path / "a", *more)
@@ -279,3 +279,11 @@ def test_frames_of_a_chunk_and_of_a_file_are_bounded(tmp_path: Path, monkeypatch
         work(source, max_bytes=room)
         with pytest.raises(RefusedFile, match=r"segment: with it the set takes .* this machine has"):
             work(source, max_bytes=room - 42 * 2 * 12)
+
+
+@pytest.mark.parametrize("name", ["../a.segment", "a\0.segment"])
+def test_a_list_that_names_no_file_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.frames").mkdir()
+    recording_writer.finish(tmp_path / "x.frames", {name: 64 * "0"}, {})
+    with pytest.raises(RefusedFile, match="no file in its folder"):
+        recording_writer.contents(tmp_path / "x.frames")

@@ -341,6 +341,16 @@ def test_a_run_that_goes_on_ends_the_move_of_a_killed_force(record_run: RecordRu
     assert second == folder / "attempt-2" and (folder / "attempt-1" / "outcome.json").exists()
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_what_follows_a_force_killed_after_its_last_move_is_another_attempt(
+    record_run: RecordRun, monkeypatch: Patch, *, force: bool
+) -> None:
+    folder = record_run([], status="failed")
+    assert killed_at(monkeypatch, 4, lambda: aside.set_aside(folder)) and not aside.is_attempt(folder)
+    record_run([1.0], status=None, force=force)
+    assert aside.set_aside(folder) == folder / "attempt-2"
+
+
 @pytest.mark.parametrize("failing", ["replace", "touch", "rename"])
 def test_a_move_onto_a_full_disk_keeps_the_record(record_run: RecordRun, monkeypatch: Patch, failing: str) -> None:
     folder = record_run([1.0])
