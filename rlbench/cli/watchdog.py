@@ -108,16 +108,17 @@ class Watchdog:
         if self.stop_signal is not None:
             print_error(self.stopped)
             os._exit(128 + self.stop_signal)
-        if (store := self.store) is not None and (store.outcome is None or store.outcome.status != "failed"):
+        store = self.store
+        if store is not None and not store.starts_over and (store.outcome is None or store.outcome.status != "failed"):
+            store.write_traceback(self.stacks)
             with suppress(RlbenchError):  # another process may hold the folder by now, or the disk be full
-                store.start_over()
-                store.write_traceback(self.stacks)
                 fail_lost_run(store, f"{BrokenEnvironment.__name__}: {self._hang_text()}")
         print_error(f"{self.where}: failed: {self._hang_text()}; nothing can interrupt them, so the process ends")
         os._exit(BrokenEnvironment.exit_code)
 
     def _hang_text(self) -> str:
-        place = f"they hang in {self.place}" if self.store is None else "failure.txt says where they hang"
+        is_recorded = self.store is not None and not self.store.starts_over
+        place = "failure.txt says where they hang" if is_recorded else f"they hang in {self.place}"
         return f"the environments have not answered for {self.env_timeout:g} s; {place}"
 
 
