@@ -30,8 +30,7 @@ from rlbench.config.offline import DiscreteOfflineConfig, OfflineConfig
 from rlbench.config.run import Runtime, Spec
 from rlbench.config.tasks import AtariTask, GoalTask, MujocoTask
 from rlbench.datasets.checksums import Seal
-from rlbench.envs.async_vector import AsyncVector
-from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.normalize import ObsNormalizer
 from rlbench.errors import UsageError
 from rlbench.ops.types import NStepTrajectory, Transition
@@ -179,7 +178,7 @@ def _collector(spec: Spec, setup: EvaluationSetup, ring: RingBuffer, explorer: E
 def _async_collector(
     spec: Spec, task: AtariTask | MujocoTask, setup: EvaluationSetup, ring: AsyncRingBuffer, explorer: Explorer
 ) -> AsyncCollector:
-    def open_envs(segment: int) -> AsyncVector:
+    def open_envs(segment: int) -> AsyncVectorEnv:
         env_seeds = Seeds(spec.seed).child("env", segment).numbers(task.envs)
         return async_environments(task, seeds=env_seeds, async_batch=task.async_batch or task.envs)
 

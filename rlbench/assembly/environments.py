@@ -10,8 +10,7 @@ from rlbench.collectors.evaluate import Evaluation
 from rlbench.config.run import Spec
 from rlbench.config.tasks import AtariTask, GoalTask, GymnasiumTask, MujocoTask, OfflineTask, Task, ToyTask, env_task_of
 from rlbench.envs.ale import AleVector
-from rlbench.envs.async_vector import AsyncVector
-from rlbench.envs.base import EnvInfo, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, EnvInfo, VectorEnv
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.normalize import Normalized, ObsTransform, unnormalized
 from rlbench.envs.render import BoardCamera, Camera, MujocoCamera, RecordVideo, ScreenCamera, ShadowEmulator
@@ -31,8 +30,14 @@ def environments(
     return envs if obs_transform is None else Normalized(envs, obs_transform, learning=training)
 
 
-def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVector:
+def async_environments(task: AtariTask | MujocoTask, *, seeds: tuple[int, ...], async_batch: int) -> AsyncVectorEnv:
     """Make training envs that answer asynchronously, in batches of the first ``async_batch`` that are done."""
+    if isinstance(task, MujocoTask) and task.env == "envpool":
+        from rlbench.envs.envpool import EnvPoolMujoco
+
+        return EnvPoolMujoco(task=task.id, seeds=seeds, threads=min(len(seeds), cores()), async_batch=async_batch)
+    from rlbench.envs.async_vector import AsyncVector
+
     return AsyncVector(
         envs=[_make_envs(task, seeds=(seed,), training=True, threads=1) for seed in seeds], async_batch=async_batch
     )

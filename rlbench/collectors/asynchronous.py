@@ -16,8 +16,7 @@ from torch import Tensor
 from rlbench.buffers.async_ring import AsyncRingBuffer
 from rlbench.collectors.episode_stats import EpisodeStats
 from rlbench.collectors.explore import Actor, Explorer
-from rlbench.envs.async_vector import AsyncVector
-from rlbench.envs.base import Step
+from rlbench.envs.base import AsyncVectorEnv, Step
 from rlbench.ops.state_dict import State, integer, subtree
 
 
@@ -36,12 +35,12 @@ class AsyncCollector:
         actor: Actor,
         buffer: AsyncRingBuffer,
         explorer: Explorer,
-        open_envs: Callable[[int], AsyncVector],
+        open_envs: Callable[[int], AsyncVectorEnv],
         num_envs: int,
     ) -> None:
         self.actor, self.buffer, self.explorer, self.open_envs = actor, buffer, explorer, open_envs
         self.segment, self.exact, self.obs_normalizer = -1, True, None
-        self.envs: AsyncVector | None = None
+        self.envs: AsyncVectorEnv | None = None
         self.env_ids = np.arange(num_envs)
         self.actions = torch.empty(0)  # [N, ...] the last action of every env, on the device
         self.ended = np.zeros(num_envs, np.bool_)  # envs at a final observation, which ignore their next action

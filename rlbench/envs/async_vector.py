@@ -22,7 +22,7 @@ ResultT = TypeVar("ResultT")
 
 
 class AsyncVector:
-    """N vectors of one env each; ``recv`` returns the first ``async_batch`` that answer; each resets itself."""
+    """N vectors of one env each; ``recv`` returns the first ``async_batch`` that answer."""
 
     def __init__(self, *, envs: Sequence[VectorEnv], async_batch: int) -> None:
         self._envs, self._async_batch = envs, async_batch
@@ -36,9 +36,9 @@ class AsyncVector:
         return np.concatenate([_result(env_id, future) for env_id, future in enumerate(futures)])
 
     def send(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
-        """Start a step of the idle envs ``env_id`` ``[M]`` with actions ``[M]`` int64 or ``[M, A]`` float32."""
-        for index, env_action in zip(env_id.tolist(), action, strict=True):
-            self._start(index, env_action[None])
+        """Start a step of the idle envs ``[M]``."""
+        for row, index in enumerate(env_id.tolist()):
+            self._start(index, action[row : row + 1])
 
     def recv(self) -> Step:
         """Wait until any ``async_batch`` envs have answered."""

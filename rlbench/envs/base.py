@@ -62,9 +62,8 @@ class Step(NamedTuple):
     game_over: NDArray[np.bool_]  # [M] the whole game ended; a lost life sets ``terminated`` alone
 
 
-@runtime_checkable
-class VectorEnv(Protocol):
-    """N environments, stepped together."""
+class Environments(Protocol):
+    """N environments, stepped together or asynchronously."""
 
     @property
     def info(self) -> EnvInfo:
@@ -73,14 +72,26 @@ class VectorEnv(Protocol):
     def reset(self) -> Frames:
         """Begin every env's first episode, ``[N, ...]``; called once, before the first ``send``."""
 
-    def send(self, action: NDArray[Any]) -> None:
-        """Start a step of all envs with actions ``[N]`` int64 or ``[N, A]`` float32 in [−1, 1]."""
-
     def recv(self) -> Step:
-        """Wait for the answers of all envs to ``send``."""
+        """Wait for the answers to ``send``: of all envs, or of the first ``M`` of asynchronous ones."""
 
     def close(self) -> None:
         """Release threads and memory; idempotent."""
+
+
+@runtime_checkable
+class VectorEnv(Environments, Protocol):
+    """N environments, stepped together."""
+
+    def send(self, action: NDArray[Any]) -> None:
+        """Start a step of all envs with actions ``[N]`` int64 or ``[N, A]`` float32 in [−1, 1]."""
+
+
+class AsyncVectorEnv(Environments, Protocol):
+    """N environments, each of which answers when it can; autoreset as in a ``VectorEnv``."""
+
+    def send(self, action: NDArray[Any], env_id: NDArray[np.int64]) -> None:
+        """Start a step of the idle envs ``env_id`` ``[M]``, with actions ``[M]`` int64 or ``[M, A]`` float32."""
 
 
 @runtime_checkable

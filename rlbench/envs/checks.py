@@ -46,14 +46,14 @@ class Inspection:
         """Return the error that names the env and what it raised."""
         return BrokenEnvironment(self._message(env_id, f"{type(cause).__name__}: {cause}"))
 
-    def check_action(self, action: NDArray[Any]) -> None:
-        """Check actions ``[N]`` or ``[N, A]`` before the engine gets them: some engines hang on a wrong one.
+    def check_action(self, action: NDArray[Any], env_id: NDArray[np.int64] | None = None) -> None:
+        """Check actions ``[M]`` or ``[M, A]`` before the engine gets them: some engines hang on a wrong one.
 
         Raises:
             RlbenchError: an action has the wrong shape or type, or is out of bounds.
             Diverged: an action is not finite.
         """
-        actions, num_envs = self.info.actions, self.info.num_envs
+        actions, num_envs = self.info.actions, self.info.num_envs if env_id is None else len(env_id)
         shape = (num_envs,) if isinstance(actions, Discrete) else (num_envs, *actions.low.shape)
         if isinstance(actions, Discrete):
             if action.shape != shape or action.dtype.kind != "i":
@@ -69,7 +69,7 @@ class Inspection:
         else:
             bad = np.flatnonzero(_not_finite(action))
             if bad.size:
-                where = f"{self.name}: env {bad[0]}, step {self.steps}"
+                where = f"{self.name}: env {bad[0] if env_id is None else env_id[bad[0]]}, step {self.steps}"
                 raise Diverged(f"{where}: action is not finite; lower the learning rate")
             expected = f"from -1 to 1 ({np.abs(action).max():.6g} is outside)"
         message = f"{self.name}: step {self.steps}: actions must be {expected}, got {action.dtype} {list(action.shape)}"

@@ -13,6 +13,9 @@ Remaining differences from the reference wrappers (NoopReset, MaxAndSkip, Episod
 * the number of no-ops is uniform on 1 … ``noops`` too, but from the pool's generator; ``noops`` of 0, and a frame skip
   of 1 (which it pools with all earlier frames), are refused;
 * emulator and ROM are EnvPool's, not ale-py's.
+
+MuJoCo's tasks are stepped asynchronously or in step. EnvPool returns answers in batches of a fixed size: here the
+greatest common divisor of the number of envs and ``async_batch``, so that no first observation stays in the pool.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from math import ceil
+from math import ceil, gcd
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,17 +121,25 @@ def _actions(task: AtariTask) -> list[ale_py.Action]:
 
 
 class EnvPoolMujoco:
-    """N envs of one task, such as ``HalfCheetah-v4``; ``limit``: agent steps an episode may last, else the task's."""
+    """N envs of one task, such as ``HalfCheetah-v4``; ``recv`` returns the first ``async_batch`` that answer, or all.
 
-    def __init__(self, *, task: str, seeds: Sequence[int], threads: int, limit: int | None = None) -> None:
+    ``limit``: agent steps an episode may last, else the task's.
+    """
+
+    def __init__(
+        self, *, task: str, seeds: Sequence[int], threads: int, async_batch: int | None = None, limit: int | None = None
+    ) -> None:
         _, steps = registered_task(task, package=MUJOCO)
         if find_spec("envpool") is None:
             raise UsageError(f"{task}: EnvPool is not installed: {REMEDY}")
         pool_seeds = list(one_seed_per_env(seeds))
+        async_batch = len(seeds) if async_batch is None else async_batch
+        self._batch, self._async_batch = gcd(len(seeds), async_batch), async_batch
         self._pool: Any = import_module("envpool").make(
             task,
             env_type="gymnasium",
             num_envs=len(seeds),
+            batch_size=self._batch,
             num_threads=threads,
             seed=pool_seeds,
             max_episode_steps=steps if limit is None else limit,
@@ -149,35 +160,39 @@ class EnvPoolMujoco:
         """Begin every env's first episode, ``[N, *obs_shape]``."""
         with self._inspection.engine_errors():
             self._pool.async_reset()
-            return self._inspection.check_reset(self._receive().obs)
+            return self._inspection.check_reset(self._receive(self.info.num_envs).obs)
 
-    def send(self, action: NDArray[Any]) -> None:
-        """Start a step of all envs ``[N]``; an env whose episode is over resets itself."""
-        self._inspection.check_action(action)
+    def send(self, action: NDArray[Any], env_id: NDArray[np.int64] | None = None) -> None:
+        """Start a step of the idle envs ``[M]``, or of all ``[N]``; an env whose episode is over resets itself."""
+        env_id = np.arange(self.info.num_envs) if env_id is None else env_id
+        self._inspection.check_action(action, env_id)
         with self._inspection.engine_errors():
-            self._pool.send(self._scaling(action).astype(np.float64), np.arange(self.info.num_envs))
+            self._pool.send(self._scaling(action).astype(np.float64), env_id)
 
     def recv(self) -> Step:
-        """Wait until all envs have answered."""
+        """Wait until ``async_batch`` envs have answered."""
         with self._inspection.engine_errors():
-            step = self._receive()
+            step = self._receive(self._async_batch)
         return self._inspection.check_step(step)
 
     def close(self) -> None:
         """Join the pool's threads; idempotent."""
         self._pool.close()
 
-    def _receive(self) -> Step:
-        """Return the answers of all envs, ascending by env."""
-        *columns, info = self._pool.recv()
-        order = np.argsort(info["env_id"])
-        obs, reward, terminated, truncated = (column[order] for column in columns)
+    def _receive(self, count: int) -> Step:
+        """Return the next ``count`` answers, ascending by env."""
+        batches = [self._pool.recv() for _ in range(count // self._batch)]
+        env_id = np.concatenate([info["env_id"] for *_, info in batches]).astype(np.int64)
+        order = np.argsort(env_id)
+        obs, reward, terminated, truncated = (
+            np.concatenate(column)[order] for column in zip(*(batch[:4] for batch in batches), strict=True)
+        )
         return Step(
             obs=obs.astype(self.info.obs_dtype),
             reward=reward,
             terminated=terminated,
             truncated=truncated & ~terminated,
-            env_id=info["env_id"][order].astype(np.int64),
+            env_id=env_id[order],
             score=reward.astype(np.float64),
             game_over=terminated | truncated,
         )

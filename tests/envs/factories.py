@@ -10,8 +10,7 @@ import numpy as np
 from rlbench.config.tasks import AtariTask
 from rlbench.envs import atari_wrappers
 from rlbench.envs.ale import AleVector
-from rlbench.envs.async_vector import AsyncVector
-from rlbench.envs.base import Box, Discrete, Step, VectorEnv
+from rlbench.envs.base import AsyncVectorEnv, Box, Discrete, Step, VectorEnv
 from rlbench.envs.envpool import EnvPoolMujoco, EnvPoolVector
 from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.envs.mujoco import FetchVector, MujocoVector
@@ -25,7 +24,7 @@ def make(name: str) -> Callable[[], gymnasium.Env[Any, Any]]:
     return lambda: gymnasium.make(name, disable_env_checker=True)
 
 
-def answer_to(env: VectorEnv | AsyncVector, action: np.ndarray, *ready: np.ndarray) -> Step:
+def answer_to(env: VectorEnv | AsyncVectorEnv, action: np.ndarray, *ready: np.ndarray) -> Step:
     """One step of all envs, or of those that are ready."""
     env.send(action, *ready)
     return env.recv()
