@@ -49,7 +49,10 @@ def protocol_evaluation(
     seeds: Seeds,
     recorder: ShardRecorder | None = None,
 ) -> Evaluation:
-    """An evaluation by the protocol, with fresh environments and a ring that only stacks frames."""
+    """An evaluation by the protocol, with fresh environments and a ring that only stacks frames.
+
+    A ``recorder`` ends it by its steps, in place of the protocol's episodes.
+    """
     protocol = spec.protocol
     env_seeds = seeds.child("env").numbers(protocol.envs)
     torch.manual_seed(seeds.child("noise").number())

@@ -82,8 +82,7 @@ def record_games(spec: Spec, state: State, *, epsilon: float, seed: int, recorde
     Raises:
         RefusedFile: the checkpoint holds another network.
     """
-    num_envs = len(recorder.steps)
-    changes = {"episodes": num_envs, "envs": num_envs, "epsilon": epsilon}
+    changes = {"episodes": recorder.num_envs, "envs": recorder.num_envs, "epsilon": epsilon}  # the recorder ends it
     spec = spec.model_copy(update={"protocol": spec.protocol.model_copy(update=changes)})
     device, info = torch.device("cpu"), describe(spec)
     setup = _setup(spec, state, info, device, Runtime(device="cpu"))

@@ -20,9 +20,9 @@ class CommonRange(NamedTuple):
     num_envs: int  # of the ring
 
     def at(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat slots ``row · N + env`` for numbers ``[B]`` in [0, 1), row by row from the newest into the past.
+        """Return flat slots ``row · N + env``, ``[B]`` int64, and weights ``[B]``, 0 in an empty ring.
 
-        Slots are int64; weights, as many, are 0 in an empty ring.
+        ``uniform`` are numbers ``[B]`` in [0, 1); they choose row by row, from the newest into the past.
         """
         index = (uniform * (self.rows * self.num_envs)).long()
         row = (self.head - self.n_step - index // self.num_envs) % self.length
@@ -64,7 +64,7 @@ class UniformSampler(Composite):
         """Do nothing: no envs ``[M]`` have priorities."""
 
     def draw(self, batch: int, slots: SampleRange) -> tuple[Tensor, Tensor]:
-        """``[B]`` slots drawn with 53 random bits, so that even 10⁸ of them are equally likely to 1 part in 10⁷."""
+        """Draw ``[B]`` slots and weights, by 53 random bits: even 10⁸ slots are equally likely to 1 part in 10⁷."""
         uniform = torch.rand(batch, generator=self.generator, device=self.generator.device, dtype=torch.float64)
         return slots.at(uniform)
 

@@ -73,7 +73,8 @@ class Inline:
                 exited = Exited(0, "")
         except (Interrupted, RefusedFile, UsageError, ResourceExhausted, RunFailed) as error:
             status = next(status for kind, status in STATUSES if isinstance(error, kind))
-            status = "halted" if status == "failed" and store is None else status  # no record counts it
+            is_recorded = store is not None and store.outcome is not None
+            status = "halted" if status == "failed" and not is_recorded else status  # no record counts it
             if status == "refused" and store is not None:
                 store.withdraw()  # it leaves no record if it has none yet
             exited = Exited(error.exit_code, str(error), status=status)

@@ -294,7 +294,7 @@ def _plan_lines(
 def ending_row(ending: Ending) -> dict[str, object]:
     """Row of the JSON for a run that has ended."""
     row = {**_row(ending.job.spec, ending.job.folder, ending.status, ending.outcome), "reason": ending.reason}
-    if ending.outcome is None:
+    if ending.outcome is None and not ending.starts_over:
         status = run_status(ending.job.folder)
         row |= {"env_steps": status.env_steps, "best": status.best}
     attempts = {} if ending.attempts is None else {"attempts": ending.attempts}

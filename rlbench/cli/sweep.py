@@ -109,6 +109,8 @@ def sweep(specs: Sequence[Spec], options: SweepOptions) -> tuple[list[Ending], i
             except BaseException:
                 executor.kill()
                 raise
+    if options.force and any(ending.status in {"interrupted", "halted"} for ending in endings):
+        print_note("--force starts over each time; without it the same command resumes what has begun")
     return endings, stop.signal
 
 

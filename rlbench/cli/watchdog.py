@@ -6,7 +6,6 @@ code runs no handler; the watchdog then records the run as failed and ends the p
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 import sys
@@ -50,8 +49,6 @@ class Watchdog:
         self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def __enter__(self) -> Self:
-        if self.store is not None and self.store.crash is not None:
-            faulthandler.enable(self.store.crash)  # a crash writes the stacks of all threads
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)  # works in the middle of compiled code, too
         self._before = signal.signal(ALARM, self._interrupt)
         self._thread.start()
@@ -64,7 +61,6 @@ class Watchdog:
         signal.set_wakeup_fd(-1)
         for end in (self._read_end, self._write_end):
             os.close(end)
-        faulthandler.disable()
         if self.store is None and self._raised and kind is None:  # a close ignores every error
             raise self._error()
 
@@ -117,9 +113,7 @@ class Watchdog:
         os._exit(BrokenEnvironment.exit_code)
 
     def _hang_text(self) -> str:
-        is_recorded = self.store is not None and not self.store.starts_over
-        place = "failure.txt says where they hang" if is_recorded else f"they hang in {self.place}"
-        return f"the environments have not answered for {self.env_timeout:g} s; {place}"
+        return f"the environments have not answered for {self.env_timeout:g} s; they hang in {self.place}"
 
 
 def _call(frame: FrameType | None) -> Call | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -10,16 +9,16 @@ from pathlib import Path
 from rlbench import disk, faults
 from rlbench.records import files
 
-MOVED_PARTS = ("outcome.json", "failure.txt", "checkpoint", "epochs.jsonl")
-"""In this order: a run without its outcome is an unfinished one, and resumes."""
+ATTEMPT_PARTS = ("outcome.json", files.CRASH, "failure.txt", "checkpoint", "epochs.jsonl")
+"""In the order in which they are moved: a run without its outcome is an unfinished one, and resumes."""
 
 MOVING = ".moving"  # in an attempt's folder until the moves into it have ended
 
 
-def is_attempt(folder: Path) -> bool:
-    """True if a folder holds more of a run than settings and the empty ``crash.txt`` of a process that was killed."""
-    crash = folder / files.CRASH
-    return any((folder / part).exists() for part in MOVED_PARTS) or (crash.exists() and crash.stat().st_size > 0)
+def attempt_parts(folder: Path) -> list[Path]:
+    """Parts of a record besides its settings; the empty ``crash.txt`` of a process that was killed is none."""
+    paths = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()]
+    return [path for path in paths if path.name != files.CRASH or path.stat().st_size > 0]
 
 
 def set_aside(folder: Path) -> Path:
@@ -27,9 +26,10 @@ def set_aside(folder: Path) -> Path:
 
     ``spec.json`` is copied, so that readers see the run or its attempt.
     """
-    parts = [folder / part for part in MOVED_PARTS if (folder / part).exists()]
-    aside, spec_file, crash = _attempt_folder(folder, parts), folder / "spec.json", folder / files.CRASH
-    with files.writing(aside):
+    spec_file = folder / "spec.json"
+    with files.writing(folder):
+        parts = attempt_parts(folder)
+        aside = _attempt_folder(folder, parts)
         aside.mkdir(exist_ok=True)
         (aside / MOVING).touch()
         faults.point("aside.made")
@@ -38,21 +38,23 @@ def set_aside(folder: Path) -> Path:
         for path in parts:
             path.rename(aside / path.name)
             faults.point("aside.moved")
-        if crash.exists() and (text := crash.read_bytes()):
-            disk.replace(aside / files.CRASH, text)
-            os.truncate(crash, 0)
-            faults.point("aside.moved")
         (aside / MOVING).unlink()
         disk.sync(folder)
     return aside
 
 
 def end_moves(folder: Path) -> None:
-    """End the moves that a kill has ended: the run goes on without ``--force``, as another attempt."""
-    for path in folder.glob(f"attempt-*/{MOVING}"):
+    """End the moves that a kill has ended, since what follows is another attempt; remove a folder without a part."""
+    for marker in folder.glob(f"attempt-*/{MOVING}"):
+        aside = marker.parent
         with suppress(OSError):
-            path.unlink()
+            if not attempt_parts(aside):
+                (aside / "spec.json").unlink(missing_ok=True)
+                faults.point("lock.swept")
+            marker.unlink()
             faults.point("lock.swept")
+            if not any(aside.iterdir()):
+                aside.rmdir()
 
 
 def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
@@ -60,6 +62,6 @@ def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
     names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
-    is_unfinished = last.is_dir() and ((last / MOVING).exists() or not any(last.iterdir()))
+    is_unfinished = last.is_dir() and ((last / MOVING).is_file() or not any(last.iterdir()))
     is_unfinished = is_unfinished and not any((last / part.name).exists() for part in parts)  # else the run went on
     return last if is_unfinished else folder / f"attempt-{number + 1}"

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
@@ -28,7 +29,7 @@ from rlbench.config.names import clean_texts, printable
 from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
-from rlbench.records.aside import MOVED_PARTS, end_moves, is_attempt, set_aside
+from rlbench.records.aside import ATTEMPT_PARTS, attempt_parts, end_moves, set_aside
 from rlbench.records.attempts import note_resumption, resumptions
 from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
@@ -195,7 +196,8 @@ class Store:
         store.results = results
         try:
             store._open(force=force)
-            store._begin()
+            if not store.starts_over:
+                store._begin()
         except BaseException:
             store.release()
             raise
@@ -204,6 +206,7 @@ class Store:
     def release(self) -> None:
         """Unlock the folder for other processes."""
         if self.crash is not None:
+            faulthandler.disable()
             self.crash.close()
             path = self.folder / files.CRASH
             with suppress(OSError):
@@ -215,9 +218,9 @@ class Store:
 
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything."""
-        parts = [part for part in MOVED_PARTS if (self.folder / part).exists()]
         attempts = [*self.folder.glob("attempt-*")]  # which no reader would see without spec.json
-        if self.starts_over or parts or attempts or self.crash_reason or not self._lock.intact():
+        is_recorded = self.starts_over or attempt_parts(self.folder) or attempts or self.crash_reason
+        if is_recorded or not self._lock.intact():
             return
         with suppress(OSError):
             for part in (files.CRASH, "spec.json"):  # in this order: the former without the latter is damage
@@ -240,7 +243,7 @@ class Store:
         return None if self.starts_over else read_outcome(self.folder)
 
     def start_over(self) -> None:
-        """Put the record aside from which ``--force`` starts over; called once the new run is built.
+        """Put the record aside from which ``--force`` starts over, and begin another; called once the run is built.
 
         Raises:
             ResourceExhausted: the folder is no longer as this process left it, or the disk is full.
@@ -250,6 +253,7 @@ class Store:
             set_aside(self.folder)
             self.starts_over, self._size = False, 0
             self._write_settings()
+            self._begin()
 
     def note_resumption(self, epoch: int, *, same_engine: bool = False) -> None:
         """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
@@ -340,12 +344,13 @@ class Store:
 
     def _begin(self) -> None:
         path = self.folder / files.CRASH
-        if path.exists() and not self.starts_over:
+        if path.exists():
             crash = f"an attempt crashed: {path} says where"
             self.crash_reason = crash if path.stat().st_size > 0 else "the last attempt died without a message"
         with files.writing(path):
             self.crash = TextIOWrapper(disk.open_append(path), encoding="utf-8")
             faults.point("crash.opened")
+        faulthandler.enable(self.crash)  # a crash writes the stacks of all threads
 
     def _open(self, *, force: bool) -> None:
         with files.writing(self.folder):
@@ -355,13 +360,13 @@ class Store:
         path, lines = self.folder / "spec.json", self.folder / "epochs.jsonl"
         if force:
             refuse_other_attempt(self.folder, self.spec)
-            if is_attempt(self.folder):  # it stays in place until the new run is built
+            if attempt_parts(self.folder):  # they stay in place until the new run is built
                 self.starts_over, self._size = True, _size(lines)
                 return
             self._write_settings()
         elif path.exists():
             self._continue(read_record(self.folder), lines)
-        elif parts := [part for part in (*MOVED_PARTS, files.CRASH) if (self.folder / part).exists()]:
+        elif parts := [part for part in ATTEMPT_PARTS if (self.folder / part).exists()]:
             raise RefusedFile(f"{path}: missing beside {parts[0]}; restore it, or start over with --force")
         else:
             self._write_settings()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rlbench.config.names import clean_texts, count_text, printable
 from rlbench.errors import RefusedFile
 from rlbench.records import files, store
-from rlbench.records.aside import MOVED_PARTS
+from rlbench.records.aside import ATTEMPT_PARTS
 from rlbench.records.attempts import resumptions
 from rlbench.records.epochs import read_epochs
 from rlbench.records.types import Epoch, Estimator
@@ -224,7 +224,7 @@ def _attempt(folder: Path) -> Attempt | None:
     """An attempt that was put aside; None while nothing of it was moved."""
     files.refuse_link(folder)
     names = {path.name for path in folder.iterdir()}
-    if names.isdisjoint({*MOVED_PARTS, files.CRASH}):
+    if names.isdisjoint(ATTEMPT_PARTS):
         return None
     if names.isdisjoint({"spec.json", "outcome.json"}):
         return Attempt(folder.name, "interrupted", "", {})

@@ -64,6 +64,7 @@ class Ending:
     log: Path | None  # of the job's worker processes; None where this sweep started none
     attempts: int | None  # worker processes that have ever begun the run; None in this process
     is_paused: bool = False  # an evaluation has reached the step of ``--until``
+    starts_over: bool = False  # it has not begun, and the folder holds the record that ``--force`` puts aside
 
 
 def epoch_end(epoch: Epoch) -> EpochEnd:

@@ -173,7 +173,7 @@ class Sweep:
             end = {"event": "ended", "how": status, "reason": reason, "code": event.code, "seconds": seconds}
             self._note(job, end)
         if self.executor.in_process:
-            self._end(job, status, reason, None if state.force else _outcome(job.folder))
+            self._end(job, status, reason, _outcome(job.folder))
             if status == "halted":  # a full disk is full for the next job too
                 self._waiting.clear()
         else:
@@ -196,7 +196,7 @@ class Sweep:
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
         else:
             # what has halted and cannot begin again has still halted
-            self._end(job, "halted" if status == "refused" and state.died else status, reason, outcome)
+            self._end(job, "halted" if status == "refused" and state.died else status, reason, _outcome(job.folder))
 
     def _status(self, job: Job, event: Exited) -> tuple[Status, str]:
         """Status and reason of a job whose process has ended: by its record, else by the exit code."""
@@ -232,18 +232,19 @@ class Sweep:
     def _end(
         self, job: Job, status: Status, reason: str, outcome: Outcome | None = None, *, quiet: bool = False
     ) -> None:
-        started, workers = self._states[job.name].started, not self.executor.in_process
-        is_its_own = status == "interrupted" and not self._states[job.name].force
-        record = _record(job.folder) if is_its_own and job.until is not None else None
+        state, workers = self._states[job.name], not self.executor.in_process
+        started, may_pause = state.started, status == "interrupted" and job.until is not None and not state.force
+        record = _record(job.folder) if may_pause else None
         ending = Ending(
             job=job,
             status=status,
             reason=reason,
-            outcome=outcome,
+            outcome=None if state.force else outcome,
             started=started,
             log=job.folder / attempts.LOG if started and workers else None,
             attempts=attempts.attempt_count(job.folder) if workers else None,
             is_paused=record is not None and record.has_ended(job.until),
+            starts_over=state.force,
         )
         self.endings[job.name] = ending
         if not quiet:

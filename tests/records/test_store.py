@@ -315,13 +315,12 @@ def test_force_puts_every_attempt_aside_and_deletes_none(record_run: RecordRun) 
 
 def test_settings_without_an_epoch_are_no_attempt(record_run: RecordRun) -> None:
     folder = record_run([1.0])
-    for part in aside.MOVED_PARTS:
+    for part in aside.ATTEMPT_PARTS:
         (folder / part).unlink(missing_ok=True)
     (folder / "crash.txt").touch()  # of a process that was killed while it set its networks up
-    assert not aside.is_attempt(folder)
+    assert not aside.attempt_parts(folder)
     (folder / "crash.txt").write_text("Fatal Python error")
-    assert aside.is_attempt(folder) and aside.set_aside(folder) == folder / "attempt-1"
-    assert not aside.is_attempt(folder) and (folder / "attempt-1" / "crash.txt").read_text() == "Fatal Python error"
+    assert aside.set_aside(folder) == folder / "attempt-1" and not aside.attempt_parts(folder)
     assert [attempt.name for attempt in attempts(folder)] == ["attempt-1"]
 
 
@@ -330,9 +329,8 @@ def test_a_run_that_goes_on_ends_the_move_of_a_killed_force(record_run: RecordRu
     for kill in range(4):
         assert killed_at(monkeypatch, kill, lambda: aside.set_aside(folder)), "before the first move"
         assert attempts(folder) == ()
-        aside.end_moves(folder)
-        assert attempts(folder) == (), "a folder without a part of the record is no attempt"
-        shutil.rmtree(folder / "attempt-1")
+    aside.end_moves(folder)
+    assert not list(folder.glob("attempt-*")), "a folder without a part of the record is no attempt"
     assert killed_at(monkeypatch, 4, lambda: aside.set_aside(folder)), "after the outcome was moved"
     assert (folder / "attempt-1" / aside.MOVING).exists() and not (folder / "outcome.json").exists()
     record_run([1.0], status=None)
@@ -346,7 +344,7 @@ def test_what_follows_a_force_killed_after_its_last_move_is_another_attempt(
     record_run: RecordRun, monkeypatch: Patch, *, force: bool
 ) -> None:
     folder = record_run([], status="failed")
-    assert killed_at(monkeypatch, 4, lambda: aside.set_aside(folder)) and not aside.is_attempt(folder)
+    assert killed_at(monkeypatch, 4, lambda: aside.set_aside(folder)) and not aside.attempt_parts(folder)
     record_run([1.0], status=None, force=force)
     assert aside.set_aside(folder) == folder / "attempt-2"
 
@@ -370,6 +368,24 @@ def test_a_move_onto_a_full_disk_keeps_the_record(record_run: RecordRun, monkeyp
     record_run([2.0], force=True)
     (attempt,) = folder.glob("attempt-*")
     assert {path.name: path.read_bytes() for path in attempt.iterdir()} == before
+
+
+def test_force_moves_nothing_where_the_record_is_changed_meanwhile(record_run: RecordRun) -> None:
+    folder = record_run([1.0])
+    new = Store.lock(read_record(folder).spec, folder.parents[4], {}, force=True)
+    assert new is not None and new.outcome is None
+    with (folder / "epochs.jsonl").open("a") as file:
+        file.write("\n")
+    with pytest.raises(ResourceExhausted, match="was changed while the run was under way"):
+        new.start_over()
+    new.release()
+    assert (folder / "outcome.json").exists() and not list(folder.glob("attempt-*"))
+
+
+def test_a_folder_in_the_place_of_the_mark_of_a_move_is_no_attempt_under_way(record_run: RecordRun) -> None:
+    folder = record_run([1.0])
+    (folder / "attempt-1" / aside.MOVING).mkdir(parents=True)
+    assert aside.set_aside(folder) == folder / "attempt-2"
 
 
 def test_a_run_that_went_on_after_a_killed_force_is_an_attempt_of_its_own(record_run: RecordRun) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.envs import gymnasium as gymnasium_envs
+from rlbench.errors import BrokenEnvironment
 from rlbench.records.store import Record, read_record
 from tests.commands import stderr_of
 from tests.conftest import Capture, Patch
-from tests.reliability.broken import breaking, training, words
+from tests.reliability.broken import breaking, raising, training, words
 from tests.reliability.run_one import only_run
 
 ENV_INDEX, STEP = 1, 60
@@ -231,6 +232,15 @@ def test_killed_process_is_reported_by_the_next_one(tmp_path: Path, capsys: Capt
     (only_run(tmp_path) / "crash.txt").touch()  # as of a process that was killed after the outcome
     assert main(words(tmp_path)) == 0
     assert not list(tmp_path.rglob("crash.txt")), "removed by the command that finds the run done"
+
+
+def test_an_environment_that_breaks_while_the_run_is_built_halts_it(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    """No record counts a failure, so the word is not failed."""
+    monkeypatch.setattr("rlbench.run.build", lambda *_: raising(BrokenEnvironment("the joint is loose")))
+    assert main(words(tmp_path, "--force")) == 5
+    assert "halted: the joint is loose" in (error := capsys.readouterr().err) and "without it the same command" in error
 
 
 def test_environment_without_memory_halts_the_run(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlbench import suites
+from rlbench.cli.run_output import ending_row
 from rlbench.errors import UsageError
 from rlbench.records import attempts
 from rlbench.records.locks import FolderLock
@@ -37,8 +38,8 @@ def job(results: Path, seed: int = 0) -> Job:
 
 def finished(new_job: Job, results: Path, status: Status = "done", reason: str = "the budget is spent") -> None:
     store = locked(new_job.spec, results)
-    none = {"final": None, "best": None, "best_epoch": None, "weights": None}
-    store.finish(Outcome(status=status, reason=reason, env_steps=0, updates=0, epochs=0, seconds=0.0, **none))
+    numbers = {"env_steps": 7, "updates": 0, "epochs": 0, "seconds": 0.0, "final": 1.0, "best": 1.0}
+    store.finish(Outcome(status=status, reason=reason, best_epoch=None, weights=None, **numbers))
     store.release()
 
 
@@ -277,6 +278,19 @@ def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> N
     endings, _ = run_jobs([one], engine, force=True)
     assert engine.started == [(0, True), (0, True), (0, False)]
     assert endings[0].status == "done"
+
+
+@pytest.mark.parametrize(("script", "status"), [([Exited(2, "rlbench: no")], "refused"), ([], "interrupted")])
+def test_a_forced_job_that_never_began_has_no_outcome_of_the_record_before(
+    tmp_path: Path, script: list[Event], status: str
+) -> None:
+    one, stop = replace(job(tmp_path), until=0), Stop()
+    finished(one, tmp_path)
+    stopping = [lambda: setattr(stop, "signal", 15), Exited(143, "")]
+    (ending,) = Sweep([one], Scripted({0: [script or stopping]}), EventLog(), stop, force=True).run()
+    assert (ending.status, ending.outcome, ending.is_paused, ending.starts_over) == (status, None, False, True)
+    row = ending_row(ending)
+    assert (row["env_steps"], row["best"], row["final"]) == (0, None, None)
 
 
 def test_signal_lets_processes_save_their_state_and_starts_no_job(tmp_path: Path) -> None:
