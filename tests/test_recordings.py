@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlbench import checkpoint, suites
+from rlbench import checkpoint, generate, suites
 from rlbench.assembly.discrete import q_learning_parts
 from rlbench.assembly.environments import describe, environments
 from rlbench.assembly.restore import fingerprint, record_games
@@ -212,12 +212,17 @@ def test_recording_policy_acts_as_in_evaluation(tmp_path: Path) -> None:
     assert spec.task.episodic_life and not rules._episodic_life and not rules._clip
 
 
-def test_weights_of_another_network_are_refused(run: Path, tmp_path: Path) -> None:
+def test_weights_of_another_network_are_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, policy_state = stored_run(run, "best")
     other = {**policy_state, "policy": module_state(torch.nn.Linear(2, 2))}
     recorder = ShardRecorder(RecordingWriter(tmp_path / "x.frames"), num_envs=1, steps=1)
     with pytest.raises(RefusedFile, match="another network"):
         record_games(spec, other, epsilon=0.0, seed=0, recorder=recorder)
+    before = record_play(run, tmp_path / "rlb-x.frames")[1]
+    monkeypatch.setattr(generate, "stored_run", lambda *_: (spec, other))
+    with pytest.raises(RefusedFile, match="another network"):
+        list(EpisodeRecorder(recipe(run), run, "best", tmp_path / "rlb-x.frames"))
+    assert recording_reader.metadata(tmp_path / "rlb-x.frames") == before, "the set there before is not removed"
 
 
 def test_an_invalid_recipe_is_refused(run: Path) -> None:

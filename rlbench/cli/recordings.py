@@ -66,8 +66,9 @@ def record_games(
             print_progress(recorder, games, env_timeout, quiet=quiet)
         except (*INTERRUPTIONS, RlbenchError):
             recorder.shards.writer.flush()
-            use = "use what is there with rlbench data subset, or make it again by the same command"
-            print_note(f"{folder}: broken off; {use}")
+            if recorder.shards.count:
+                use = "use what is there with rlbench data subset, or make it again by the same command"
+                print_note(f"{folder}: broken off; {use}")
             raise
         metadata = recorder.finish()
         size = sum(path.stat().st_size for path in folder.iterdir())
