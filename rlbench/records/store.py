@@ -196,8 +196,7 @@ class Store:
         store.results = results
         try:
             store._open(force=force)
-            if not store.starts_over:
-                store._begin()
+            store._begin()
         except BaseException:
             store.release()
             raise
@@ -205,8 +204,8 @@ class Store:
 
     def release(self) -> None:
         """Unlock the folder for other processes."""
+        faulthandler.disable()
         if self.crash is not None:
-            faulthandler.disable()
             self.crash.close()
             path = self.folder / files.CRASH
             with suppress(OSError):
@@ -219,8 +218,7 @@ class Store:
     def withdraw(self) -> None:
         """Remove the record of a run that was refused before it recorded anything."""
         attempts = [*self.folder.glob("attempt-*")]  # which no reader would see without spec.json
-        is_recorded = self.starts_over or attempt_parts(self.folder) or attempts or self.crash_reason
-        if is_recorded or not self._lock.intact():
+        if self.starts_over or attempt_parts(self.folder) or attempts or self.crash_reason or not self._lock.intact():
             return
         with suppress(OSError):
             for part in (files.CRASH, "spec.json"):  # in this order: the former without the latter is damage
@@ -343,6 +341,9 @@ class Store:
         return environment_sums(files.read_sealed(self.folder / "spec.json"))
 
     def _begin(self) -> None:
+        if self.starts_over:
+            faulthandler.enable(2)  # on stderr: crash.txt is of the record that is still in place
+            return
         path = self.folder / files.CRASH
         if path.exists():
             crash = f"an attempt crashed: {path} says where"

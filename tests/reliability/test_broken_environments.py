@@ -193,22 +193,31 @@ def test_hang_in_compiled_code_ends_the_process_and_is_recorded(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_hang_while_a_forced_run_is_built_leaves_the_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("way", "code", "words_of_it"),
+    [
+        ("broken.deadlock", 5, "have not answered for 2 s; they hang in"),
+        ("os.abort", -signal.SIGABRT, "error: Aborted"),
+    ],
+)
+def test_a_forced_run_that_ends_while_it_is_built_leaves_the_record(
+    tmp_path: Path, way: str, code: int, words_of_it: str
+) -> None:
     assert main(words(tmp_path)) == 0
     before = record(tmp_path)
-    program = """
-import sys
+    program = f"""
+import os, sys
 from gymnasium.envs.classic_control import CartPoleEnv as Env
-from tests.reliability.broken import deadlock, main
-def hung(*args, **options):
+from tests.reliability import broken
+def ends(*args, **options):
     calls.append(0)
-    return deadlock() if len(calls) == 2 else plain(*args, **options)
-plain, Env.__init__, calls = Env.__init__, hung, []
-sys.exit(main(sys.argv[1:]))
+    return {way}() if len(calls) == 2 else plain(*args, **options)
+plain, Env.__init__, calls = Env.__init__, ends, []
+sys.exit(broken.main(sys.argv[1:]))
 """
     line = words(tmp_path, "--env-timeout", "2", "--force")
     done = subprocess.run([sys.executable, "-c", program, *line], capture_output=True, text=True, check=False)
-    assert done.returncode == 5 and "the environments have not answered for 2 s; they hang in" in done.stderr
+    assert done.returncode == code and words_of_it in done.stderr
     assert record(tmp_path) == before and not list(tmp_path.rglob("attempt-*"))
 
 
