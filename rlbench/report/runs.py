@@ -238,14 +238,14 @@ def _attempt(folder: Path) -> Attempt | None:
 
 def failure(previous: tuple[Attempt, ...], environments: Sequence[Mapping[str, object]]) -> Attempt | None:
     """The first attempt that failed in code, versions and data of one of a run's ``environments``."""
-    run_parts = [_repair_parts(environment) for environment in environments]
     failed = (attempt for attempt in previous if attempt.status == "failed")
-    return next((attempt for attempt in failed if _repair_parts(attempt.environment) in run_parts), None)
+    return next((a for a in failed if not all(_is_repair(a.environment, later) for later in environments)), None)
 
 
-def _repair_parts(environment: Mapping[str, object]) -> list[object]:
-    """The values whose change can remove a failure; another name of the same data is no change."""
-    return [_data_file(environment), *(environment.get(part) for part in REPAIRS)]
+def _is_repair(environment: Mapping[str, object], later: Mapping[str, object]) -> bool:
+    """True if a part whose change can remove a failure is known of both, and differs; a data file's name is no part."""
+    pairs = [(_data_file(environment), _data_file(later)), *((environment.get(p), later.get(p)) for p in REPAIRS)]
+    return any(before is not None and after is not None and before != after for before, after in pairs)
 
 
 def _data_file(environment: Mapping[str, object]) -> str | None:

@@ -90,9 +90,9 @@ class TestForcedRuns:
     def test_a_failed_attempt_of_other_code_is_noted_and_does_not_count(
         self, record_run: RecordRun, results: Path, key: str
     ) -> None:
-        full_run(record_run, 1.0, 0, status="failed", environment={"env": WORLD})
-        mended = {"env": WORLD} | {key: {"numpy": "9"} if key in {"packages", "env"} else "9"}
-        full_run(record_run, 1.0, 0, force=True, environment=mended)
+        before, after = ({"numpy": n} if key in {"packages", "env"} else n for n in "89")
+        full_run(record_run, 1.0, 0, status="failed", environment={"env": WORLD, key: before})
+        full_run(record_run, 1.0, 0, force=True, environment={"env": WORLD, key: after})
         row = cell(results)
         assert row.measured is not None and row.measured.score == 1.0
         assert "1 attempt put aside (1 failed)" in row.note
@@ -106,6 +106,15 @@ class TestForcedRuns:
         values = ({"file": f"{n}.hdf5", "sha256": "ab"} for n in "12") if key == "data" else "12"
         for status, value in zip(("failed", "done"), values, strict=True):
             full_run(record_run, 1.0, 0, status=status, environment={key: value}, force=status == "done")
+        assert "1 of 1 run failed" in cell(results).note
+
+    @pytest.mark.parametrize("commits", [("8", None), (None, "9")])
+    def test_an_unknown_commit_clears_no_failure(
+        self, record_run: RecordRun, results: Path, commits: tuple[str | None, str | None]
+    ) -> None:
+        """As of a process that finds no git."""
+        full_run(record_run, 1.0, 0, status="failed", environment={"commit": commits[0]})
+        full_run(record_run, 1.0, 0, force=True, environment={"commit": commits[1]})
         assert "1 of 1 run failed" in cell(results).note
 
     def test_successful_attempts_are_noted(self, record_run: RecordRun, results: Path) -> None:

@@ -70,18 +70,19 @@ def test_a_forced_run_counts_as_failed_where_its_last_process_failed(record_run:
 def test_a_seed_that_fails_within_fewer_steps_counts_as_failed_until_its_code_changes(
     record_run: RecordRun, results: Path
 ) -> None:
+    old = {"commit": "that failed"}
     for seed in range(3):
         full_run(record_run, 1.0, seed)
-    record_run([0.0, 0.0], seed=3, status="failed", sets=["budget.steps=2000"], **TOY)
+    record_run([0.0, 0.0], seed=3, status="failed", sets=["budget.steps=2000"], environment=old, **TOY)
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (pytest.approx((3 - 0.6) / 4), 4)
-    full_run(record_run, 1.0, 3)
+    full_run(record_run, 1.0, 3, environment=old)
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (pytest.approx((3 - 0.6) / 4), 4)
     assert "FAILED: seed 3" in stderr_of(f"check toy --results {results}", 5)
     full_run(record_run, 1.0, 3, environment={"commit": "mended"}, force=True)
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (1.0, 4)
     record_run([0.0], seed=3, sets=["budget.steps=2000"], environment={"commit": "mended"}, force=True, **TOY)
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (1.0, 4)
-    full_run(record_run, 1.0, 3, force=True)  # of the code that failed
+    full_run(record_run, 1.0, 3, environment=old, force=True)
     assert score_and_seeds(results, "toy", "ppo", "Catch") == (pytest.approx((3 - 0.6) / 4), 4)
     full_run(record_run, 1.0, 3, environment={"commit": "mended"}, force=True)
     assert "FAILED" not in stderr_of(f"check toy --results {results}", 0)
