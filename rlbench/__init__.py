@@ -6,5 +6,6 @@ __version__ = "0.1.0"
 
 # numpy reads it when it is imported; with more threads its sums round otherwise.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-# torch reads it; gradients of convolutions are wrong where OpenMP starts fewer threads than torch counts on.
+# torch reads them; gradients of convolutions are wrong where OpenMP starts fewer threads than torch counts on.
 os.environ["OMP_DYNAMIC"] = "FALSE"
+os.environ["OMP_MAX_ACTIVE_LEVELS"] = "1"
