@@ -62,6 +62,7 @@ def _attempt_folder(folder: Path, parts: list[Path]) -> Path:
     names = [re.fullmatch(r"attempt-(\d+)", p.name) for p in folder.iterdir()]
     number = max((int(match[1]) for match in names if match), default=0)
     last = folder / f"attempt-{number}"
+    files.refuse_link(last)
     is_unfinished = last.is_dir() and ((last / MOVING).is_file() or not any(last.iterdir()))
     is_unfinished = is_unfinished and not any((last / part.name).exists() for part in parts)  # else the run went on
     return last if is_unfinished else folder / f"attempt-{number + 1}"

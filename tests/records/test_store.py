@@ -382,6 +382,15 @@ def test_force_moves_nothing_where_the_record_is_changed_meanwhile(record_run: R
     assert (folder / "outcome.json").exists() and not list(folder.glob("attempt-*"))
 
 
+def test_a_record_is_moved_through_no_link(record_run: RecordRun, tmp_path: Path) -> None:
+    folder = record_run([1.0])
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "attempt-1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedFile, match="attempt-1: is a link"):
+        aside.set_aside(folder)
+    assert (folder / "outcome.json").exists() and not any((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_folder_in_the_place_of_the_mark_of_a_move_is_no_attempt_under_way(record_run: RecordRun) -> None:
     folder = record_run([1.0])
     (folder / "attempt-1" / aside.MOVING).mkdir(parents=True)
