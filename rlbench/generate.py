@@ -176,9 +176,11 @@ class EpisodeRecorder:
         games = record_games(
             self.spec, self.state, epsilon=self.recipe.epsilon, seed=self.recipe.seed, recorder=self.shards
         )
-        recording_writer.begin(self.folder, self.recipe.model_dump())  # only after all checks
-        self.versions = dict(games.envs.info.versions)
-        yield from games
+        self.versions, steps = dict(games.envs.info.versions), iter(games)
+        first = next(steps)
+        recording_writer.begin(self.folder, self.recipe.model_dump())  # only after the environments have answered
+        yield first
+        yield from steps
         self.shards.writer.flush()
 
     def finish(self) -> dict[str, str | float]:

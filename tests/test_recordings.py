@@ -222,6 +222,10 @@ def test_weights_of_another_network_are_refused(run: Path, tmp_path: Path, monke
     monkeypatch.setattr(generate, "stored_run", lambda *_: (spec, other))
     with pytest.raises(RefusedFile, match="another network"):
         list(EpisodeRecorder(recipe(run), run, "best", tmp_path / "rlb-x.frames"))
+    monkeypatch.undo()
+    monkeypatch.setattr("rlbench.envs.toy.Catch.reset", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(EpisodeRecorder(recipe(run), run, "best", tmp_path / "rlb-x.frames"))
     assert recording_reader.metadata(tmp_path / "rlb-x.frames") == before, "the set there before is not removed"
 
 

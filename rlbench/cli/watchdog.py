@@ -80,8 +80,8 @@ class Watchdog:
             if interrupted:
                 self._end()
             interrupted, waited, self.stacks, self._stuck = True, 0.0, _stacks(), now
-            if frame is not None:  # a record is published, a path names its user
-                self.place = f"{Path(*Path(frame.f_code.co_filename).parts[-2:])}:{frame.f_lineno}"
+            if frame is not None:  # by its module: a record is published, a path names its user
+                self.place = f"{frame.f_globals.get('__name__')}:{frame.f_lineno}"
             signal.pthread_kill(self._main, ALARM)
 
     def _interrupt(self, _number: int, frame: FrameType | None) -> None:

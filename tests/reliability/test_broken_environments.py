@@ -77,7 +77,7 @@ def test_hanging_environment_fails_the_run_after_env_timeout(
     assert broken("sleep", tmp_path, monkeypatch, "--env-timeout", "2") == 5
     record_now = record(tmp_path)
     assert record_now.outcome.status == "failed"
-    assert "BrokenEnvironment: the environments have not answered for 2 s; they hang in reliability/broken.py:" in (
+    assert "BrokenEnvironment: the environments have not answered for 2 s; they hang in tests.reliability.broken:" in (
         record_now.outcome.reason
     )
     assert "time.sleep(3600)" in (record_now.folder / "failure.txt").read_text()
