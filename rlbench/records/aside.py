@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from rlbench import disk, faults
@@ -25,6 +24,10 @@ def set_aside(folder: Path) -> Path:
     """Move a run's record into an attempt's folder, and return it; after a kill, the next call moves the rest.
 
     ``spec.json`` is copied, so that readers see the run or its attempt.
+
+    Raises:
+        RefusedFile: the attempt's folder is a link.
+        ResourceExhausted: the disk is full.
     """
     spec_file = folder / "spec.json"
     with files.writing(folder):
@@ -47,7 +50,7 @@ def end_moves(folder: Path) -> None:
     """End the moves that a kill has ended, since what follows is another attempt; remove a folder without a part."""
     for marker in folder.glob(f"attempt-*/{MOVING}"):
         aside = marker.parent
-        with suppress(OSError):
+        with files.writing(aside):
             if not attempt_parts(aside):
                 (aside / "spec.json").unlink(missing_ok=True)
                 faults.point("lock.swept")
