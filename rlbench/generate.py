@@ -158,7 +158,7 @@ class DatasetGenerator:
 
 
 class EpisodeRecorder:
-    """Records episodes of a run's policy into ``folder``, which it empties: iterate over it, then call ``finish``."""
+    """Records episodes of a run's policy in place of the set in ``folder``: iterate over it, then call ``finish``."""
 
     def __init__(self, recipe: RecordingRecipe, run: Path, which: Literal["best", "last"], folder: Path) -> None:
         spec, state = stored_run(run, which)
@@ -168,7 +168,8 @@ class EpisodeRecorder:
             raise UsageError(f"{run}: was trained on {spec.task.id}, not {recipe.task}; name its own task")
         refuse_other_than_q_learning(spec)
         self.recipe, self.spec, self.state, self.folder = recipe, spec, state, folder
-        self.shards = ShardRecorder(RecordingWriter(folder), num_envs=recipe.lanes, steps=recipe.steps)
+        writer = RecordingWriter(folder, request=recipe.model_dump())
+        self.shards = ShardRecorder(writer, num_envs=recipe.lanes, steps=recipe.steps)
         self.versions: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[int]:
@@ -176,11 +177,8 @@ class EpisodeRecorder:
         games = record_games(
             self.spec, self.state, epsilon=self.recipe.epsilon, seed=self.recipe.seed, recorder=self.shards
         )
-        self.versions, steps = dict(games.envs.info.versions), iter(games)
-        first = next(steps)
-        recording_writer.begin(self.folder, self.recipe.model_dump())  # only after the environments have answered
-        yield first
-        yield from steps
+        self.versions = dict(games.envs.info.versions)
+        yield from games
         self.shards.writer.flush()
 
     def finish(self) -> dict[str, str | float]:

@@ -124,7 +124,8 @@ def _end_stuck_exit(code: int) -> None:
 
 def _main(arguments: Sequence[str] | None) -> int:
     os.environ["PYTHONSAFEPATH"] = "1"  # libraries start children too, which would import from the current folder
-    os.environ.pop("MPLBACKEND", None)  # figures need no backend, and matplotlib's import fails on an unknown one
+    for name in ("MPLBACKEND", "SOURCE_DATE_EPOCH"):  # figures need neither; matplotlib fails on invalid ones
+        os.environ.pop(name, None)
     if threading.current_thread() is threading.main_thread():
         _replace_handlers(signal.SIG_DFL, _terminate)
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -108,8 +108,7 @@ def subset(path: Path, target: Path, steps: int, *, max_bytes: int | None = None
     """
     chunks = _chunks(path, max_bytes, COPIES)
     events = _first_steps(_with_ends(chunks), steps, path)
-    recording_writer.begin(target, subset_request(path, steps))
-    writer, at = recording_writer.RecordingWriter(target), 0
+    writer, at = recording_writer.RecordingWriter(target, request=subset_request(path, steps)), 0
     read_again = lru_cache(maxsize=1)(_read_again)  # chunks of a file follow one another
     tracks: dict[tuple[str, int], int] = {}
     for chunk in chunks:

@@ -35,10 +35,13 @@ Metadata = Mapping[str, object]
 
 
 class RecordingWriter:
-    """Write rows of several tracks; the rows of one track come in their order."""
+    """Write rows of several tracks; the rows of one track come in their order.
 
-    def __init__(self, folder: Path, source: str = PLAY, rows: int = ROWS) -> None:
-        self.folder, self.source, self.rows = folder, source, rows
+    With a ``request`` the first file removes the set in the folder, and the request is written down.
+    """
+
+    def __init__(self, folder: Path, source: str = PLAY, rows: int = ROWS, *, request: Metadata | None = None) -> None:
+        self.folder, self.source, self.rows, self.request = folder, source, rows, request
         self.digests: dict[str, str] = {}  # files and their SHA-256
         self._waiting: dict[int, list[Chunk]] = {}
         self._count = 0
@@ -60,6 +63,8 @@ class RecordingWriter:
         if not self._count:
             return
         raw = recording_format.pack([_join(pieces) for _, pieces in sorted(self._waiting.items())])
+        if self.request is not None and not self.digests:
+            begin(self.folder, self.request)
         name = f"{self.source}.{len(self.digests):05}.segment"
         write_file(self.folder / name, raw)
         self.digests[name] = recording_format.digest_name(raw)

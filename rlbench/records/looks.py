@@ -22,9 +22,10 @@ from rlbench import faults
 from rlbench.config.names import printable
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
-from rlbench.records.locks import FolderLock
+from rlbench.records.locks import FolderLock, holder
 
 NAME: Final = "looks.json"  # the file beside a cell's seeds
+ATTEMPTS: Final = 25  # at the lock of a cell, of 0.2 seconds each
 
 
 class Look(NamedTuple):
@@ -149,18 +150,19 @@ def refuse_other_design(name: object, on_disk: Looks | None, looks: Looks) -> No
 
 
 def record_looks(cell: Path, looks: Looks) -> None:
-    """Record the looks of a cell, unless another process has recorded as many, or records them at this moment.
+    """Record the looks of a cell, unless another process has recorded as many.
 
     Raises:
         RefusedFile: the present record is damaged.
-        UsageError: the present looks end at another number of seeds, or the folder cannot be written.
+        UsageError: the present looks end at another number of seeds, the folder cannot be written, or another process
+            holds its lock.
     """
     path, lock = cell / NAME, FolderLock(cell)
     with files.writing(path):
         cell.mkdir(parents=True, exist_ok=True)
         faults.point("lock.made")
-        if not lock.acquire():
-            return
+        if not any(lock.acquire() for _ in range(ATTEMPTS)):  # a process that records looks holds it for a moment
+            raise UsageError(f"{cell}: {holder(cell)} holds its lock; end it (if there is none, delete {lock.path})")
         try:
             for temporary in cell.glob(f"{NAME}.*.tmp"):  # of a crashed process
                 temporary.unlink()

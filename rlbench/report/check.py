@@ -270,7 +270,7 @@ def _score_findings(
         settings = [change for run in runs[:1] for change in differences(run)]
         few = f"{len(runs)} of the baseline's {len(entry.scores)} seeds" if len(runs) < len(entry.scores) else ""
         group, ids, seeds = everything[entry.key], {run.id for run in runs}, {run.seed for run in runs}
-        others = [run for run in group.variants if run.id in ids and run.seed not in seeds]
+        others = [run for run in (*group.variants, *group.other_protocol) if run.id in ids and run.seed not in seeds]
         short = sum(run.status == "interrupted" for run in others) + len(group.unfinished)
         conflicting = group.conflicting(runs)
         unfinished = f"{count_text(short, 'run')} incomplete" if short else ""

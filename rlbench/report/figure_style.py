@@ -22,7 +22,9 @@ NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 @contextmanager
 def styled(settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[None]:
-    """Draw in the style of this package, which ``settings`` overrule.
+    """Draw in matplotlib's defaults and the style of this package, which ``settings`` overrule.
+
+    A user's ``matplotlibrc`` has no effect: figures are equal on every machine, and no text of a record runs TeX.
 
     Raises:
         UsageError: matplotlib cannot draw with ``settings``.
@@ -30,7 +32,7 @@ def styled(settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[None]:
     from matplotlib import style
 
     try:
-        with style.context([STYLE, dict(settings)]):
+        with style.context(["default", STYLE, dict(settings)]):
             yield
     except RlbenchError:
         raise

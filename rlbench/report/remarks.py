@@ -73,7 +73,9 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     if other_versions:
         texts = sorted({str(run.env_versions) for run in other_versions})
         yield f"{count_text(len(other_versions), 'run')} in other versions of the environment ({', or '.join(texts)})"
-    if others := [*runs.variants, *(run for run in others if run not in same_settings)]:
+    if incomplete := [run for run in runs.variants if run.id in ids]:
+        yield f"{count_text(len(incomplete), 'run')} incomplete"
+    if others := [run for run in (*runs.variants, *others) if run.id not in ids]:
         failed = sum(run.status == "failed" for run in others)
         yield counts_by_setting(others) + (f" ({failed} failed)" if failed else "")
 

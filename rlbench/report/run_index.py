@@ -79,13 +79,13 @@ class Runs:
 
     @property
     def main_protocol(self) -> list[Run]:
-        """The runs of another protocol that repeat one experiment, one per seed: the one with most finished seeds."""
+        """The runs of another protocol that repeat one experiment, one per seed: the one with most ended seeds."""
         groups = []
         for settings_id, versions in dict.fromkeys((run.id, run.env_versions) for run in self.other_protocol):
             group = [r for r in self.other_protocol if r.id == settings_id and r.env_versions in {None, versions}]
             keep_one(group, lambda r: r.seed)
             groups.append(group)
-        return max(groups, key=lambda group: (sum(run.status == "done" for run in group), len(group)), default=[])
+        return max(groups, key=lambda group: (sum(run.has_ended for run in group), len(group)), default=[])
 
     @property
     def score_runs(self) -> tuple[list[Run], list[Run]]:
@@ -192,19 +192,18 @@ def differences(run: Run) -> list[str]:
 
 def _sort(run: Run, runs: Runs) -> None:
     default = documented_spec_of_run(run)
+    counts = run.status == "failed" or (run.has_ended and bool(run.evaluations))
     runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
-        has_ended = run.status in {"done", "failed"}
-        (runs.other_protocol if has_ended and _package(run) else runs.variants).append(run)
+        (runs.other_protocol if counts and _package(run) else runs.variants).append(run)
         return
     shorter = default.budget.model_copy(update={"steps": run.budget})
     if run.id == default.id:
-        ended = run.status == "done" or run.env_steps >= default.budget.steps  # killed after its last evaluation
-        part = runs.complete if ended and run.evaluations else runs.short
+        part = runs.complete if counts else runs.short
         (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif run.status == "done" and _differs_in_protocol(run, default):
+    elif counts and _differs_in_protocol(run, default):
         runs.other_protocol.append(run)
     else:
         runs.variants.append(run)

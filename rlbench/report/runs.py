@@ -76,6 +76,11 @@ class Run:
     epoch: int = 1  # steps from one evaluation to the next
 
     @property
+    def has_ended(self) -> bool:
+        """True if it is done, or was killed after its last step; a failed run only by its steps."""
+        return self.status == "done" or self.env_steps >= self.budget
+
+    @property
     def environments(self) -> tuple[Mapping[str, object], ...]:
         """The distinct environments of the processes that trained the run."""
         environments = [dict(self.environment)]
@@ -318,10 +323,12 @@ def _rank(run: Run) -> tuple[bool, float, bool, float]:
 
 
 def _of_one_curve(group: Runs) -> None:
-    """Keep the lowest seed of runs with equal losses: they are copies of one run."""
-    first = {run.digest: run for run in reversed(group.complete)}
-    group.same_numbers += [run for run in group.complete if run.has_learned and first[run.digest] is not run]
-    group.complete[:] = [run for run in group.complete if not run.has_learned or first[run.digest] is run]
+    """Keep the lowest seed of runs with equal settings and losses: they are copies of one run."""
+    for part in (group.complete, group.other_protocol):
+        first = {(run.id, run.digest): run for run in reversed(part)}
+        copies = [run for run in part if run.has_learned and first[run.id, run.digest] is not run]
+        group.same_numbers += copies
+        part[:] = [run for run in part if run not in copies]
 
 
 BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"  # rows of the references that describe a data set

@@ -1,5 +1,6 @@
 """Looks of the sequential design: the levels against scipy's multivariate normal, and the file that counts them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ from scipy import stats
 
 from rlbench.errors import RefusedFile, UsageError
 from rlbench.records import files
+from rlbench.records import looks as looks_module
+from rlbench.records.locks import FolderLock
 from rlbench.records.looks import (
     DESIGN,
     DESIGNS,
@@ -73,6 +76,20 @@ def test_looks_are_recorded_beside_the_seeds_and_never_fewer(tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "cell").iterdir()] == [NAME]
     with pytest.raises(UsageError, match="add --most-seeds 20"):
         record_looks(tmp_path / "cell", Looks(DESIGNS[8], 0))
+
+
+def test_looks_wait_for_a_lock_and_are_never_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = tmp_path / "cell"
+    cell.mkdir()
+    lock, attempts = FolderLock(cell), [False, True]
+    assert lock.acquire()
+    monkeypatch.setattr(looks_module, "ATTEMPTS", 2)
+    with pytest.raises(UsageError, match=rf"process {os.getpid()} holds its lock; end it \(if there is none, delete"):
+        record_looks(cell, Looks(DESIGN, 0))
+    lock.release()
+    monkeypatch.setattr(FolderLock, "acquire", lambda _: attempts.pop(0))
+    record_looks(cell, Looks(DESIGN, 0))
+    assert read_looks(cell) == Looks(DESIGN, 0)
 
 
 def test_looks_of_another_cell_are_refused(tmp_path: Path) -> None:

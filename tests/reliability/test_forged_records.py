@@ -215,8 +215,11 @@ class TestSeeds:
         note = cell(results).note.replace("3 seeds tie", "")
         assert "version" not in note and "seeds" not in note
 
-    def test_a_seed_under_other_numbers_counts_once_and_is_a_fault(self, record_run: RecordRun, results: Path) -> None:
-        folder, *_ = full_runs(record_run, [1.0] * 3)
+    @pytest.mark.parametrize("sets", [[], ["protocol.episodes=192"]])
+    def test_a_seed_under_other_numbers_counts_once_and_is_a_fault(
+        self, sets: list[str], record_run: RecordRun, results: Path
+    ) -> None:
+        folder, *_ = full_runs(record_run, [1.0] * 3, sets=sets)
         for seed in (5, 6):
             copy = folder.with_name(f"seed={seed}")
             shutil.copytree(folder, copy)

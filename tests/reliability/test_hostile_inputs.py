@@ -179,9 +179,14 @@ ODD: dict[str, tuple[Callable[[], list[str]], str]] = {
 }
 
 
-def test_an_unknown_backend_of_matplotlib_changes_no_figure(tmp_path: Path) -> None:
-    program = "import sys; from rlbench.cli.app import main; main(['--version']); import rlbench.report.plots"
-    assert run_process([sys.executable, "-P", "-c", program], cwd=tmp_path, MPLBACKEND="unknown").returncode == 0
+def test_a_user_s_settings_of_matplotlib_change_no_figure(tmp_path: Path) -> None:
+    """TeX would run on texts of other people's records, and is not installed here."""
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nlines.linewidth: 7\n", encoding="utf-8")
+    settings = {"MPLBACKEND": "unknown", "SOURCE_DATE_EPOCH": "no number", "MATPLOTLIBRC": str(tmp_path)}
+    words = f"-P -m rlbench plot toy --task Catch --results {ROOT / 'results'} --output"
+    for name, variables in {"usual.svg": {}, "other.svg": settings}.items():
+        assert run_process([sys.executable, *words.split(), name], cwd=tmp_path, **variables).returncode == 0
+    assert (tmp_path / "usual.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
 
 
 def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rlbench.records.types import Status
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.run_index import gather
+from tests.commands import run_command
 from tests.conftest import RecordRun, RecordSeeds
 
 Facts = Mapping[str, Any]
@@ -232,6 +235,32 @@ def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, result
     record_run([1.0] * 13, suite="toy", task="Catch", seed=0)
     (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
     assert "the score is of" not in row.note
+
+
+@pytest.mark.parametrize(
+    ("means", "status", "forced", "note"),
+    [
+        ([-0.9] * 13, None, False, ""),  # killed after its last step
+        ([0.9] * 6, "failed", False, "1 of 3 runs failed"),
+        ([0.9] * 13, "failed", True, "1 of 3 runs failed"),  # and made again
+        ([0.9] * 6, None, False, "the score is of 2 runs with protocol.episodes=192; 1 run incomplete"),
+    ],
+)
+def test_a_bad_seed_of_another_protocol_counts(
+    means: list[float], status: Status | None, forced: bool, note: str, record_run: RecordRun, results: Path
+) -> None:
+    record = partial(record_run, suite="toy", task="Catch", sets=["protocol.episodes=192"])
+    for seed, score in enumerate((0.9, 0.95)):
+        record([score] * 13, seed=seed)
+    record(means, seed=2, status=status)
+    if forced:
+        record(means, seed=2, force=True)
+    (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
+    incomplete = "incomplete" in note
+    assert (row.measured.n, row.measured.score > 0.9) == ((2, True) if incomplete else (3, False))
+    assert note in row.note
+    check_code = 5 if "failed" in note else 0
+    assert run_command(f"check toy --results {results}")[0] == check_code
 
 
 def test_reference_from_another_environment_is_not_compared() -> None:

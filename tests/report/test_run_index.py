@@ -259,10 +259,10 @@ def test_run_on_a_rows_data_by_path_is_no_run_of_the_row(record_run: RecordRun, 
     )
     ((key, runs),) = gather(results).items()
     assert key.dataset == "halfcheetah-medium-v2"
-    assert (len(runs.other_protocol), len(runs.variants), runs.scored) == (1, 1, ())
+    assert (len(runs.other_protocol), len(runs.variants), runs.scored) == (2, 0, ())
     offline_run(record_run, "b", task="HalfCheetah-v4", sets=["task.dataset=halfcheetah-medium-v2"], seed=2)
     (runs,) = gather(results).values()
-    assert ([run.seed for run in runs.other_protocol], [run.seed for run in runs.other_data]) == ([0], [2])
+    assert ([run.seed for run in runs.other_protocol], [run.seed for run in runs.other_data]) == ([0, 1], [2])
 
 
 def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: RecordRun, results: Path) -> None:
