@@ -9,7 +9,9 @@ updates stay eager, and ``refusal`` has the reason.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import torch
@@ -218,6 +220,8 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
     """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
 
     def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
+        # inductor executes what lies in its cache, by default a folder in /tmp that another user can make beforehand
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".rlbench" / "inductor"))
         options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
         self.plain = plain
         self.compiled: Callable[[*GivenT], FoundT] = torch.compile(

@@ -36,11 +36,12 @@ def tensorboard(
     is a record of results/ that an own run repeats.
     """
     from rlbench.cli.trackers import curves_in
-    from rlbench.records.files import folders, suite_of
+    from rlbench.records.files import folders, refuse_run_folder, suite_of
     from rlbench.records.store import read_record
     from rlbench.report.evidence import evidence_of
     from rlbench.report.exports import events, update_file
 
+    refuse_run_folder(output, "--output")
     suites = [check_recorded_suite(name, results) for name in names or ()]
     places = [(place, folder) for place in evidence_of(results).folders for folder in folders(place)]
     longest: dict[Path, tuple[Path, Path, int]] = {}  # by file: the results, the run's folder and its epochs

@@ -175,7 +175,7 @@ def tracking(names: Sequence[str], specs: Sequence[Spec], results: Path, where: 
     """Track the runs of ``specs`` in the body; trackers write below ``where``.
 
     Raises:
-        UsageError: a tracker is unknown or not installed.
+        UsageError: a tracker is unknown or not installed, or ``where`` is in a run's folder.
     """
     trackers = [_tracker(name, where) for name in dict.fromkeys(names)]
     thread = RecordWatcher(trackers, [folder_of(spec, results) for spec in specs])
@@ -196,6 +196,7 @@ def _tracker(name: str, where: Path) -> Tracker:
     if name not in TRACKERS:
         raise UnknownName("tracker", name, TRACKERS, where="--track")
     if name == "tensorboard":
+        files.refuse_run_folder(where, "--track-dir")
         return TensorBoard(where / name)
     if find_spec("wandb") is None:
         remedy = f"`{sys.executable} -m pip install wandb`, or take --track tensorboard"

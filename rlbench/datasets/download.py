@@ -35,7 +35,7 @@ from rlbench.disk import writing
 from rlbench.errors import DoesNotFit, RefusedFile, ResourceExhausted, UsageError
 
 BLOCK = 1 << 18
-ATTEMPTS = 4  # connections in a row with fewer than SLOWEST new bytes before the download stops
+ATTEMPTS = 4  # idle connections in a row, of fewer than SLOWEST new bytes a second, before the download stops
 PAUSE = 1.0  # seconds of pause for each idle connection in a row
 PATIENCE = 30.0  # seconds without a byte of the body after which a connection is closed
 OPENING: Final = 4  # multiples of PATIENCE for a request: several addresses, redirects and headers
@@ -79,17 +79,18 @@ def fetch_file(
     """
     if not _is_address(url):
         raise UsageError(f"{printable(url)}: not an http address; give one")
-    part, idle, longest = part_of(target), 0, -SLOWEST
+    part, idle, longest = part_of(target), 0, 0
     while not _complete(url, part, size):
         time.sleep(PAUSE * idle)
-        reason = "the connection was cut"
+        since, reason = time.monotonic(), "the connection was cut"
         try:
             yield from _attempt(url, part, size, patience)
         except (OSError, HTTPException) as error:  # errors of the disk are raised as ResourceExhausted already
             reason = _reason(error)
         size_now = part.stat().st_size if part.exists() else 0
-        idle, longest = (0, size_now) if size_now >= longest + SLOWEST else (idle + 1, longest)
-        if idle == ATTEMPTS - 1:
+        least = SLOWEST * max(1.0, time.monotonic() - since)
+        idle, longest = (0, size_now) if size_now >= longest + least else (idle + 1, longest)
+        if idle == ATTEMPTS:
             raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
 

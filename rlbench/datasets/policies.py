@@ -33,6 +33,7 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Real], Real]]] = {
     "none": lambda x: x,
 }
 MAX_BYTES: Final = 64 * 2**20  # bytes of a file; typical actors have some hundred thousand
+MAX_NUMBER: Final = 10**9
 
 
 class Metadata(BaseModel):
@@ -43,17 +44,17 @@ class Metadata(BaseModel):
     format: Literal["actor-v1"] = "actor-v1"
     name: str
     env_evaluated: str  # the task it acts in
-    input_dim: int = Field(ge=1)  # of the first layer
-    action_dim: int = Field(ge=1)
+    input_dim: int = Field(ge=1, le=MAX_NUMBER)  # of the first layer
+    action_dim: int = Field(ge=1, le=MAX_NUMBER)
     hidden_layers: int = Field(ge=0, le=16)
     activation: Literal["relu", "tanh", "none"]
     squash: Literal["tanh", "clip"]  # map of an action to [−1, 1]
     log_std: Literal["none", "vector", "layer"]
     log_std_min: float = -inf
     log_std_max: float = inf
-    obs_pad_zeros: int = Field(default=0, ge=0)  # number of zeros appended to an observation
+    obs_pad_zeros: int = Field(default=0, ge=0, le=MAX_NUMBER)  # number of zeros appended to an observation
     time_feature: bool = False  # 1 − t/T is appended
-    time_feature_max_steps: int = Field(default=1, ge=1)  # T
+    time_feature_max_steps: int = Field(default=1, ge=1, le=MAX_NUMBER)  # T
     obs_norm: bool = False
     obs_epsilon: float = Field(default=0.0, ge=0)  # added to the variance
     obs_clip: float = Field(default=inf, gt=0)  # of the normalised observation

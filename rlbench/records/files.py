@@ -207,6 +207,13 @@ def refuse_record_file(path: Path, option: str) -> None:
             raise UsageError(f"{option} {path}: is a file of a run's record; name another file")
 
 
+def refuse_run_folder(path: Path, option: str) -> None:
+    """Raise UsageError for a run's folder, or one in it: readers would refuse files of other runs there."""
+    real = Path(os.path.realpath(path))
+    if any(folder.name.startswith("seed=") for folder in (real, *real.parents)):
+        raise UsageError(f"{option} {path}: is in the folder of a run; name another folder")
+
+
 def record_stamps(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:
     """Inode, size and time of each file of a record, which change whenever it does; None of a missing one."""
     stamps: list[tuple[int, int, int] | None] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from os.path import realpath
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import Final, Protocol
 
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
@@ -29,6 +29,7 @@ RETRIES = 2  # times a job whose process died is started again; a run that faile
 LOSSES = 20  # times a job whose machine was lost is started again
 POLL_SECONDS = 2.0  # seconds between two checks of a job that another process holds
 EVENT_SECONDS = 0.25  # seconds to wait for an event of the running jobs
+HELD: Final = "another process is running it; will check it again"
 
 
 class Executor(Protocol):
@@ -64,7 +65,7 @@ class Display(Protocol):
         """The job has sent a message."""
 
     def pause(self, job: Job, reason: str) -> None:
-        """The job's process is gone, and it will be started again."""
+        """The job waits for its next start: its process is gone, or another one runs it."""
 
     def end(self, ending: Ending) -> None:
         """The job has ended."""
@@ -128,6 +129,8 @@ class Sweep:
             if self._end_if_complete(job):
                 self._waiting.remove(job)
             elif not self.executor.in_process and is_locked(job.folder):
+                if not state.next_start:
+                    self.display.pause(job, HELD)
                 state.next_start = monotonic() + POLL_SECONDS
             else:
                 self._waiting.remove(job)
@@ -190,7 +193,7 @@ class Sweep:
         if status == "running":
             state.next_start = monotonic() + POLL_SECONDS
             self._waiting.append(job)
-            self.display.pause(job, "another process is running it; will check it again")
+            self.display.pause(job, HELD)
         elif status in {"crashed", "halted"} and not is_done and _may_retry(state, event) and self.stop.signal is None:
             self._waiting.append(job)
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")
@@ -244,7 +247,7 @@ class Sweep:
             log=job.folder / attempts.LOG if started and workers else None,
             attempts=attempts.attempt_count(job.folder) if workers else None,
             is_paused=record is not None and record.has_ended(job.until),
-            starts_over=state.force,
+            starts_over=state.force and status != "running",
         )
         self.endings[job.name] = ending
         if not quiet:

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor.runtime import cache_dir_utils
 
 from benchmarks.parity import STRIDES, TOLERANCES, largest_distance, run_updates
 from benchmarks.rigs import CELLS, rig, trained_tensors
@@ -60,6 +61,17 @@ def test_updates_compiled_by_inductor_agree_with_eager_ones(cell: str) -> None:
     name, worst = largest_distance(before, trained_tensors(quick), trained_tensors(plain), TOLERANCES["compiled"])
     assert worst <= 1, name
     assert plain.updater.take().count == sum(STRIDES)
+
+
+@pytest.mark.parametrize("typed", ["", "/own"])
+def test_compiled_code_lies_in_the_home_folder(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor executes it, and another user can make inductor's folder in /tmp beforehand."""
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", typed)
+    if not typed:
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    CompiledLoss(torch.neg)
+    assert cache_dir_utils.cache_dir() == (typed or "/home/me/.rlbench/inductor")
 
 
 def test_function_with_a_graph_break_stays_eager_with_a_reason() -> None:

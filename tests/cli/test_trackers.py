@@ -250,6 +250,13 @@ def test_a_file_in_the_place_of_the_events_folder_names_the_option() -> None:
     assert "--track-dir" in error and "--output" not in error
 
 
+def test_no_events_are_written_into_a_run_s_folder(record_run: RecordRun) -> None:
+    folder = record_run([1.0], suite="toy", task="Catch")
+    message = "is in the folder of a run; name another folder"
+    assert message in stderr_of(f"export tensorboard --output {folder / 'board'} --results results")
+    assert message in stderr_of([*CATCH, "--track", "tensorboard", "--track-dir", str(folder)])
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [

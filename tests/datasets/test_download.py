@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import h5py
@@ -347,6 +349,17 @@ def test_endless_answer_is_given_up(
     assert not target.exists()
     if error is RefusedFile:
         assert not download.part_of(target).exists()
+
+
+def test_a_slow_server_that_cuts_its_connections_is_given_up(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,100 bytes a connection, in 29 of 30 allowed seconds."""
+    server.files[PATH], server.cut_after = bytes(50_000), 1_100
+    clock = count(0.0, 14.5)
+    monkeypatch.setattr(download, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)))
+    with pytest.raises(ResourceExhausted, match="the connection was cut after 4,400 bytes"):
+        fetch(patience=1e6)
 
 
 @pytest.mark.parametrize(("name", "value", "begin"), [("Content-Length", "", 0), ("Content-Range", "bytes 5-9/", 5)])

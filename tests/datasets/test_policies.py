@@ -174,6 +174,7 @@ def test_another_task_or_another_shape_is_refused() -> None:
         ({}, {"obs_norm": "true"}, "obs_mean is missing"),
         ({}, {"activation": "gelu"}, "activation"),
         ({}, {"action_dim": "0"}, "action_dim"),
+        ({}, {"time_feature_max_steps": "1" + "0" * 400}, "time_feature_max_steps"),
         ({}, {"format": "actor-v2"}, "format"),
         ({}, {"name": ""}, "name"),
         ({}, {"obs_keys": "observation,desired_goal"}, "obs_keys"),

@@ -21,6 +21,7 @@ from rlbench.sweep import scheduler
 from rlbench.sweep.events import Begun, Ending, EpochEnd, Event, Exited, from_line, to_line
 from rlbench.sweep.plan import Job
 from rlbench.sweep.scheduler import LOSSES, RETRIES, Sweep
+from tests.conftest import RecordRun
 from tests.forging import locked
 
 CATCH = suites.spec("toy", "dqn", "Catch")
@@ -199,9 +200,10 @@ def test_locked_job_waits_and_is_taken_over_after_release(tmp_path: Path) -> Non
     lets_go: list[Event | Callable[[], None]] = [Begun(0), lambda: finished(free, tmp_path)]
     lets_go += [other.release, Exited(0, "")]
     engine = Scripted({0: [[Begun(0), lambda: finished(locked, tmp_path), Exited(0, "")]], 1: [lets_go]})
-    endings, _ = run_jobs([locked, free], engine)
+    endings, display = run_jobs([locked, free], engine)
     assert [e.status for e in endings] == ["done", "done"]
     assert [seed for seed, _ in engine.started] == [1, 0]
+    assert display.paused == [scheduler.HELD], "once"
 
 
 def test_process_ending_silently_is_given_up_after_several_attempts(tmp_path: Path) -> None:
@@ -291,6 +293,15 @@ def test_a_forced_job_that_never_began_has_no_outcome_of_the_record_before(
     assert (ending.status, ending.outcome, ending.is_paused, ending.starts_over) == (status, None, False, True)
     row = ending_row(ending)
     assert (row["env_steps"], row["best"], row["final"]) == (0, None, None)
+
+
+def test_a_forced_run_of_another_process_shows_its_numbers(record_run: RecordRun, tmp_path: Path) -> None:
+    folder = record_run([-0.6, 0.5], suite="toy", task="Catch", status=None)
+    one, engine = job(tmp_path / "results"), Scripted({0: [[Exited(0, "another process is running it", "running")]]})
+    engine.in_process = True
+    assert one.folder == folder
+    (ending,) = run_jobs([one], engine, force=True)[0]
+    assert (ending.status, ending_row(ending)["best"]) == ("running", 0.5)
 
 
 def test_signal_lets_processes_save_their_state_and_starts_no_job(tmp_path: Path) -> None:
