@@ -82,6 +82,7 @@ def match_cells(
                 ("in other versions of the environment", [*others.other_versions, *versions]),
                 ("with the numbers of another seed", others.same_numbers),
                 ("short of the budget", [] if at else [*others.short, *short]),
+                ("without an evaluation", [r for r in (*others.short, *short) if at and not r.evaluations]),
             ):
                 left_out += [f"{cell_name(key)}: {len(runs)} of {name} {where}"] if runs else []
     return pairs, left_out

@@ -212,7 +212,7 @@ def at_equal_steps(key: CellKey, runs: Runs, margin_share: float | None = None) 
         margin=margin,
         margin_is_std=margin_share is None and margin == point.std,
         uncounted_steps=curve.curve.uncounted_steps,
-        short_seeds=len(scored_runs) - len(scores),
+        short_seeds=len(runs.complete) + len(runs.short) - len(scores),
         informative_at=curve.first_informative() if test is None else None,
         test=test,
         shortfall_percent=shortfall_percent(test, point.mean, random),

@@ -173,25 +173,25 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     epoch = scored_runs[0].epoch
     # the last evaluation that three seeds of ours have reached, and all of the peer's
     step = int(TOLERANCE * min(step_of_three(scored_runs), *map(end_of, peers))) // epoch * epoch
-    if step == 0:
-        return None
     window_steps = window(step, epoch)
     ours, theirs = (
         [score_at(r.evaluations, window_steps) for r in side if has_reached_step(r, step)]
         for side in (scored_runs, peers)
     )
-    if len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
+    if step == 0 or len(ours) < MIN_SEEDS_A_SIDE or len(theirs) < len(peers):  # a curve begins beyond the step
         return None
     curve, scale = reference_curve(key), scale_of(key)
     point = curve.point(step) if curve is not None else None
     distance, test, conflicting = None, None, len({run.seed for run in runs.conflicting(runs.complete)})
     if scale is not None and (curve is None or curve.has_risen(step)):
         distance = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
-    left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=len(scored_runs) - len(ours)))
+    below = len(scored_runs) - len(ours) + sum(not run.evaluations for run in runs.short)
+    may_be_bad = conflicting > 0 or (len(runs.unfinished) > 0 and step + epoch > runs.budget)
+    left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=below))
     left_out += (f"{count_text(len(runs.failed), 'failed run')} of rlbench",) * (scale is None and bool(runs.failed))
     failed_scores = [] if scale is None else [min(scale.random, *ours)] * len(runs.failed)
     if distance is not None:
-        is_open = conflicting or len(theirs) < MIN_SEEDS
+        is_open = may_be_bad or len(theirs) < MIN_SEEDS
         test = CellTest(word="INCONCLUSIVE") if is_open else _test(ours, failed_scores, theirs, SHARE * distance)
     origins = [run.origin for run in peers]
     return Parity(
@@ -206,7 +206,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
         ours=(*ours, *failed_scores),
         peer=tuple(theirs),
         reference=point,
-        distance=None if conflicting else distance,  # and so no cell of a pooled row
+        distance=None if may_be_bad else distance,  # and so no cell of a pooled row
         test=test,
     )
 

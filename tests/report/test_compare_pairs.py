@@ -240,9 +240,11 @@ def test_unfinished_runs_are_compared_at_the_largest_step_of_three_seeds_a_side(
 def test_variants_are_compared_at_equal_steps_and_several_are_named(record_run: RecordRun) -> None:
     words = {"suite": "mujoco", "task": "Hopper-v4", "algo": "sac", "status": "interrupted"}
     record_run([0.0, 10.0, 20.0, 30.0], **words)
+    record_run([], seed=1, **words)
     Path("results").rename("left")
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.5", "budget.steps=500000"], **words)
     comparison = compare("left", "results", Evidence(NOWHERE), None, at=True)
+    assert comparison.left_out == ("mujoco/sac/Hopper-v4: 1 of left without an evaluation",)
     assert (scores(comparison), comparison.tasks[0].step) == ([((10.0,), (1.0,))], 10_000)
     record_run([0.0, 1.0, 2.0], sets=["algo.actor_lr=0.25"], **words)
     several = "can be compared: mujoco/sac/Hopper-v4: results has 2 settings of it, actor_lr=0.25, actor_lr=0.5;"

@@ -181,9 +181,10 @@ def test_step_is_the_largest_of_three_seeds_and_the_note_counts_the_others(
 ) -> None:
     record_cell(record_run, [0.98, 1.0, 1.02], steps=200_000)
     record_cell(record_run, [1.0, 1.0], steps=50_000, start=3)
+    record_run([], suite="mujoco", algo="sac", task="HalfCheetah-v4", seed=5, status=None)  # killed
     row = at(results)
-    assert (row.reference.step, len(row.scores), row.short_seeds) == (200_000, 3, 2)
-    assert row.note.endswith("; 2 seeds below that step")
+    assert (row.reference.step, len(row.scores), row.short_seeds) == (200_000, 3, 3)
+    assert row.note.endswith("; 3 seeds below that step")
 
 
 def test_a_failed_seed_counts_as_the_random_policy(record_run: RecordRun, results: Path) -> None:

@@ -113,6 +113,22 @@ def test_a_seed_with_a_second_record_leaves_parity_open(rows: Rows, record_run: 
     assert row.left_out == ("second records of 3 seeds of rlbench",)
 
 
+def test_unfinished_seeds_leave_parity_at_the_full_budget_open(
+    record_seeds: RecordSeeds, record_run: RecordRun, results: Path, tmp_path: Path
+) -> None:
+    cell = {"suite": "mujoco", "algo": "a2c", "task": TASK}
+    record_seeds(*([0.0, *[20.0 + 0.1 * seed] * 33] for seed in range(3)), **cell)
+    peer(tmp_path, [20.0, 20.1, 20.2], ends=[990_000] * 3)
+    words = []
+    for seed, means in ((None, []), (3, []), (4, [0.0])):
+        if seed is not None:
+            record_run(means, seed=seed, status=None, **cell)
+        (row,) = parity_rows(with_imported(gather(results), results), ["mujoco"])
+        words.append((row.word, row.distance is None, row.left_out))
+    below = "{} of rlbench below the step".format
+    assert words == [("ON PAR", False, ()), ("OPEN", True, (below("1 seed"),)), ("OPEN", True, (below("2 seeds"),))]
+
+
 def test_a_whole_and_a_shorter_curve_of_a_seed_count_once(rows: Rows, tmp_path: Path) -> None:
     rows([20.0, 20.1, 20.2], [20.0, 20.1])
     (tmp_path / "results").rename(tmp_path / "whole")
