@@ -229,13 +229,14 @@ def test_weights_of_another_network_are_refused(run: Path, tmp_path: Path, monke
     assert recording_reader.metadata(tmp_path / "rlb-x.frames") == before, "the set there before is not removed"
 
 
-def test_files_that_the_first_steps_fill_belong_to_the_set(
+def test_a_set_has_the_files_of_its_first_steps_and_none_of_the_set_before(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record_play(run, tmp_path / "rlb-x.frames", seed=1)
-    monkeypatch.setattr(recording_writer, "BYTES", 1)
-    rows, _ = record_play(run, tmp_path / "rlb-x.frames")
-    assert (~rows.final).sum() == STEPS and len(list(tmp_path.glob("rlb-x.frames/*.segment"))) > STEPS
+    for size in (1, recording_writer.BYTES):
+        monkeypatch.setattr(recording_writer, "BYTES", size)
+        rows, _ = record_play(run, tmp_path / "rlb-x.frames")
+        assert (~rows.final).sum() == STEPS
+        assert (len(list(tmp_path.glob("rlb-x.frames/*.segment"))) > STEPS) == (size == 1)
 
 
 def test_an_invalid_recipe_is_refused(run: Path) -> None:
