@@ -29,7 +29,7 @@ RETRIES = 2  # times a job whose process died is started again; a run that faile
 LOSSES = 20  # times a job whose machine was lost is started again
 POLL_SECONDS = 2.0  # seconds between two checks of a job that another process holds
 EVENT_SECONDS = 0.25  # seconds to wait for an event of the running jobs
-HELD: Final = "another process is running it; will check it again"
+WAIT_REASON: Final = "another process is running it; will check it again"
 
 
 class Executor(Protocol):
@@ -130,7 +130,7 @@ class Sweep:
                 self._waiting.remove(job)
             elif not self.executor.in_process and is_locked(job.folder):
                 if not state.next_start:
-                    self.display.pause(job, HELD)
+                    self.display.pause(job, WAIT_REASON)
                 state.next_start = monotonic() + POLL_SECONDS
             else:
                 self._waiting.remove(job)
@@ -193,7 +193,7 @@ class Sweep:
         if status == "running":
             state.next_start = monotonic() + POLL_SECONDS
             self._waiting.append(job)
-            self.display.pause(job, HELD)
+            self.display.pause(job, WAIT_REASON)
         elif status in {"crashed", "halted"} and not is_done and _may_retry(state, event) and self.stop.signal is None:
             self._waiting.append(job)
             self.display.pause(job, f"{status}: {reason}; it is started again, from its last checkpoint")

@@ -203,7 +203,7 @@ def test_locked_job_waits_and_is_taken_over_after_release(tmp_path: Path) -> Non
     endings, display = run_jobs([locked, free], engine)
     assert [e.status for e in endings] == ["done", "done"]
     assert [seed for seed, _ in engine.started] == [1, 0]
-    assert display.paused == [scheduler.HELD], "once"
+    assert display.paused == [scheduler.WAIT_REASON], "once"
 
 
 def test_process_ending_silently_is_given_up_after_several_attempts(tmp_path: Path) -> None:
