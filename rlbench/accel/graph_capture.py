@@ -35,8 +35,6 @@ RELATIVE_TOLERANCE: Final = 0.02
 ROUNDING_TOLERANCE: Final = 1e-5
 """Additional tolerance, as a share of the tensor's size."""
 
-INDUCTOR_CACHE: Final = "TORCHINDUCTOR_CACHE_DIR"
-
 
 class CapturableUpdater(Updater, Protocol):
     """Interface of an eager updater."""
@@ -222,7 +220,8 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
     """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
 
     def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
-        _set_inductor_variables()
+        # inductor executes what lies in its cache, by default a folder in /tmp that another user can make beforehand
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".rlbench" / "inductor"))
         options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
         self.plain = plain
         self.compiled: Callable[[*GivenT], FoundT] = torch.compile(
@@ -244,17 +243,6 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
             return self.plain(*args)
         self._has_run = True
         return result
-
-
-def _set_inductor_variables() -> None:
-    """Before inductor reads them: others change the numbers, which depend on the record alone, or name remote caches.
-
-    It executes what lies in its cache, by default a folder in ``/tmp`` that another user can make beforehand.
-    """
-    for name in [name for name in os.environ if name.startswith("TORCHINDUCTOR_")]:
-        if name not in {INDUCTOR_CACHE, "TORCHINDUCTOR_COMPILE_THREADS"}:
-            del os.environ[name]
-    os.environ.setdefault(INDUCTOR_CACHE, str(Path.home() / ".rlbench" / "inductor"))
 
 
 def _error_summary(error: RuntimeError) -> str:

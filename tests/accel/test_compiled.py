@@ -1,6 +1,5 @@
 """Compiled losses against eager ones over whole updates, and functions that cannot be compiled."""
 
-import os
 from functools import partial
 
 import pytest
@@ -71,9 +70,7 @@ def test_compiled_code_lies_in_the_home_folder(value: str, monkeypatch: pytest.M
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", value)
     if not value:
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    monkeypatch.setenv("TORCHINDUCTOR_USE_FAST_MATH", "1")  # changes the numbers
     CompiledLoss(torch.neg)
-    assert "TORCHINDUCTOR_USE_FAST_MATH" not in os.environ
     assert cache_dir_utils.cache_dir() == (value or "/home/me/.rlbench/inductor")
 
 

@@ -189,6 +189,14 @@ def test_a_user_s_settings_of_matplotlib_change_no_figure(tmp_path: Path) -> Non
     assert (tmp_path / "usual.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
 
 
+def test_variables_of_inductor_change_no_number_and_end_no_command(tmp_path: Path) -> None:
+    settings = {"TORCHINDUCTOR_USE_FAST_MATH": "1", "TORCHINDUCTOR_CPP_MIN_CHUNK_SIZE": "no number"}
+    program = "import rlbench, os, torch._inductor.config; print([n for n in os.environ if 'INDUCTOR' in n])"
+    words = [sys.executable, "-P", "-c", program]
+    done = run_process(words, cwd=tmp_path, **settings, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
+    assert (done.stdout, done.returncode) == ("['TORCHINDUCTOR_CACHE_DIR']\n", 0)
+
+
 def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
     np.savez(tmp_path / "e.npz", timesteps=np.array([0, 1]), results=np.full((2, 2), 1e308))
     line = "-P -m rlbench import e.npz --as mujoco/sac --task Ant-v4 --results out"
