@@ -10,5 +10,5 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["OMP_DYNAMIC"] = "FALSE"
 os.environ["OMP_MAX_ACTIVE_LEVELS"] = "1"
 # torch.compile reads them; they change numbers, which depend on the record alone, and an invalid one ends a command.
-for _name in [name for name in os.environ if name.startswith("TORCHINDUCTOR_") and name != "TORCHINDUCTOR_CACHE_DIR"]:
+for _name in [name for name in os.environ if "INDUCTOR_" in name]:
     del os.environ[_name]

@@ -59,11 +59,6 @@ def test_without_a_compiler_nothing_is_compiled(monkeypatch: Patch) -> None:
     assert engine_of(DQN, runtime, GPU).description == "eager: no Triton"
 
 
-def test_without_a_home_folder_nothing_is_compiled(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("os.path.expanduser", lambda path: path)
-    assert engine_of(DQN, Runtime(update_engine="compiled"), CPU).description.startswith("eager: no home folder")
-
-
 @pytest.mark.parametrize("variable", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
 def test_compilation_that_torch_disables_is_no_engine(variable: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda name: f"/bin/{name}")

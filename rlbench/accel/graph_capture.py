@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import gc
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import torch
 from torch import Tensor
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from rlbench.algorithms.base import Cyclic
 from rlbench.ops.state_dict import State, Stateful
@@ -220,14 +222,17 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
     """``plain``, by ``backend``; it draws the numbers that ``plain`` would."""
 
     def __init__(self, plain: Callable[[*GivenT], FoundT], *, backend: str | Backend = "inductor") -> None:
-        # inductor executes what lies in its cache, by default a folder in /tmp that another user can make beforehand
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".rlbench" / "inductor"))
         options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
-        self.plain = plain
-        self.compiled: Callable[[*GivenT], FoundT] = torch.compile(
-            plain, fullgraph=True, dynamic=False, backend=backend, options=options if backend == "inductor" else None
-        )
-        self.refusal: str | None = None  # why it is not compiled after all
+        self.plain = self.compiled = plain
+        self.refusal = _cache_refusal() if backend == "inductor" else None  # why it is not compiled after all
+        if self.refusal is None:
+            self.compiled = torch.compile(
+                plain,
+                fullgraph=True,
+                dynamic=False,
+                backend=backend,
+                options=options if backend == "inductor" else None,
+            )
         self._has_run = False
 
     def __call__(self, *args: *GivenT) -> FoundT:
@@ -243,6 +248,19 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
             return self.plain(*args)
         self._has_run = True
         return result
+
+
+def _cache_refusal() -> str | None:
+    """Make inductor's cache, in ``/tmp``, private; the reason not to use it, since its files are executed."""
+    try:
+        cache = Path(cache_dir())
+        state = cache.lstat()
+        if stat.S_ISLNK(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:
+            return "is not compiled, since another user can write to inductor's cache; remove torchinductor_* in TMPDIR"
+        cache.chmod(stat.S_IRWXU)
+    except OSError as error:
+        return f"could not be compiled (inductor's cache: {error.strerror})"
+    return None
 
 
 def _error_summary(error: RuntimeError) -> str:

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
@@ -76,10 +75,6 @@ def _missing_requirement(device: torch.device) -> str:
     for variable in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"):
         if os.environ.get(variable) == "1":
             return f"{variable}=1"
-    try:
-        Path.home()
-    except RuntimeError:
-        return "no home folder for the compiled code"
     if device.type == "cuda":
         return "" if find_spec("triton") else "no Triton"
     installed = any(shutil.which(name) for name in (os.environ.get("CXX", ""), *COMPILERS) if name)

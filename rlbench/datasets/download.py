@@ -90,7 +90,7 @@ def fetch_file(
         size_now = part.stat().st_size if part.exists() else 0
         least = SLOWEST * max(1.0, time.monotonic() - since)
         idle, longest = (0, size_now) if size_now >= longest + least else (idle + 1, longest)
-        if idle == ATTEMPTS:
+        if idle == ATTEMPTS and not _complete(url, part, size):
             raise ResourceExhausted(f"{url}: {reason} after {size_now:,} bytes; run the same command again: it resumes")
 
 

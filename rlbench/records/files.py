@@ -210,7 +210,7 @@ def refuse_record_file(path: Path, option: str) -> None:
 def refuse_run_folder(path: Path, option: str) -> None:
     """Raise UsageError for a run's folder, or one in it: readers would refuse files of other runs there."""
     real = Path(os.path.realpath(path))
-    if any(folder.name.startswith("seed=") for folder in (real, *real.parents)):
+    if any(_is_run(folder) for folder in (real, *real.parents)):
         raise UsageError(f"{option} {path}: is in the folder of a run; name another folder")
 
 
@@ -240,7 +240,7 @@ def folders(results: Path) -> Iterator[Path]:
     for root, names, file_names in disk.walk(results, onerror=_refuse_unreadable):
         names[:] = sorted(name for name in names if not name.startswith("."))
         folder = results.resolve() if Path(root) == results else Path(root)  # ``.`` and a link have names of their own
-        in_run = folder.name.startswith("seed=") and any(os.path.lexists(Path(root, part)) for part in RUN_PARTS)
+        in_run = _is_run(folder)
         for name in () if in_run else file_names:  # a run's readers refuse what they need
             if not name.startswith(".") and not Path(root, name).is_file():
                 refuse_link(Path(root, name))  # such as a link to a disk that is not mounted
@@ -264,6 +264,10 @@ def refuse_nested(folder: Path) -> None:
         names[:] = [name for name in names if not name.startswith(".")]  # as every reader
         if other := next((name for name in names if name.startswith("seed=")), None):
             raise RefusedFile(f"{Path(root, other)}: is in the folder of another run; move it beside that one")
+
+
+def _is_run(folder: Path) -> bool:
+    return folder.name.startswith("seed=") and any(os.path.lexists(folder / part) for part in RUN_PARTS)
 
 
 def suite_of(folder: Path) -> str:

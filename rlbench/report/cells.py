@@ -153,7 +153,7 @@ def select_last_look(group: Runs) -> Runs:
     looks = max((looks for looks in every if looks is not None), key=lambda looks: looks.count, default=None)
     if looks is None:
         return group
-    ended = {run.seed for run in (*group.scored, *group.other_data, *group.other_versions, *group.same_numbers)}
+    ended = {run.seed for run in (*group.scored, *group.other_data, *group.other_versions)}
     if lost := tuple(seed for seed in range(looks.current.seeds if looks.count else 0) if seed not in ended):
         return replace(group, lost_seeds=lost)
     count = sum(ended.issuperset(range(look.seeds)) for look in looks.design)

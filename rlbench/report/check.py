@@ -225,7 +225,7 @@ def _runs_to_compare(runs: Runs, baseline_id: str) -> list[Runs]:
         return [runs]
     groups: dict[str, Runs] = {}
     every = (*runs.variants, *runs.other_protocol)  # the latter also has runs of a missing plug-in
-    own = [run for run in every if run.status == "done" and run.id == baseline_id]
+    own = [run for run in every if run.counts_in_full and run.id == baseline_id]
     for run in own or [run for run in runs.variants if run.status == "done"]:
         evaluations = tuple(within(run.evaluations, runs.budget))  # the level of a longer curve is another
         late = any(evaluation.env_steps >= LATE * runs.budget for evaluation in evaluations)

@@ -138,7 +138,7 @@ def _settings(runs: Runs, *, at: bool) -> Sequence[SettingRuns]:
     ):
         if run not in runs.other_versions or (run.id, run.data_file) in groups:
             group = groups[run.id, run.data_file]
-            part = group.complete if run.has_ended and run.evaluations else group.short
+            part = group.complete if run.counts_in_full else group.short
             (group.failed if run.status == "failed" else part).append(run)
     for group in groups.values():
         separate(group)

@@ -186,7 +186,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     if scale is not None and (curve is None or curve.has_risen(step)):
         distance = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     below = len(scored_runs) - len(ours) + sum(not run.evaluations for run in runs.short)
-    may_be_bad = conflicting > 0 or (len(runs.unfinished) > 0 and step + epoch > runs.budget)
+    may_be_bad = conflicting > 0 or (below > 0 and len(runs.complete) > 0)
     left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=below))
     left_out += (f"{count_text(len(runs.failed), 'failed run')} of rlbench",) * (scale is None and bool(runs.failed))
     failed_scores = [] if scale is None else [min(scale.random, *ours)] * len(runs.failed)

@@ -165,7 +165,8 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     groups = {algorithm: _runs_to_draw(own)}
     if variants or not groups[algorithm]:
         others: dict[str, Runs] = {}
-        for run in own.variants:
+        ended_ids = {run.id for run in own.other_protocol}  # whose unfinished seeds do not stand for all
+        for run in (run for run in own.variants if run.id not in ended_ids):
             others.setdefault(f"{algorithm} {label(run)}", Runs()).short.append(run)
         for name, group in others.items():
             separate(group)

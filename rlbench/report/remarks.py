@@ -40,14 +40,18 @@ def remarks(group: Runs) -> Iterator[str]:
         versions = ", or ".join(sorted({v for run in group.other_versions if (v := run.env_versions) is not None}))
         yield f"{count_text(len(group.other_versions), 'run')} in other versions of the environment ({versions})"
     if group.same_numbers:
-        have = "has" if len(group.same_numbers) == 1 else "have"
-        yield f"{count_text(len(group.same_numbers), 'run')} {have} the numbers of another seed"
+        yield copies_remark(len(group.same_numbers))
     conflicting = group.conflicting(group.complete)
     if conflicting:
         yield conflicting_remark(conflicting)
     if count := len(group.duplicates) - len(conflicting):
         yield f"not counted: {count_text(count, 'more record')} of the same seeds"
     yield from _version_differences(runs)
+
+
+def copies_remark(count: int) -> str:
+    """Count runs that are copies of others."""
+    return f"{count_text(count, 'run')} {'has' if count == 1 else 'have'} the numbers of another seed"
 
 
 def conflicting_remark(conflicting: Sequence[Run]) -> str:
@@ -64,17 +68,22 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     measured_runs = runs.main_protocol if is_measured else []
     others = [run for run in runs.other_protocol if run not in measured_runs]
     ids, versions = {run.id for run in measured_runs}, {None, *(run.env_versions for run in measured_runs)}
-    same_settings = [run for run in others if run.id in ids]
-    other_versions = [run for run in same_settings if run.env_versions not in versions]
+    seeds = {run.seed for run in measured_runs}
+    other_versions = [run for run in others if run.id in ids and run.env_versions not in versions]
+    same_settings = [run for run in (*others, *runs.variants) if run.id in ids and run not in other_versions]
+    other_seeds = [run for run in same_settings if run.seed not in seeds]
+    copies = sum(run.counts_in_full for run in other_seeds)
     if measured_runs and (others or runs.variants):
         yield f"the score is of {counts_by_setting(measured_runs)}"
-    if count := len(same_settings) - len(other_versions):
+    if count := len(same_settings) - len(other_seeds):
         yield f"not counted: {count_text(count, 'more record')} of the same seeds"
     if other_versions:
         texts = sorted({str(run.env_versions) for run in other_versions})
         yield f"{count_text(len(other_versions), 'run')} in other versions of the environment ({', or '.join(texts)})"
-    if incomplete := [run for run in runs.variants if run.id in ids]:
-        yield f"{count_text(len(incomplete), 'run')} incomplete"
+    if copies:
+        yield copies_remark(copies)
+    if incomplete := len(other_seeds) - copies:
+        yield f"{count_text(incomplete, 'run')} incomplete"
     if others := [run for run in (*runs.variants, *others) if run.id not in ids]:
         failed = sum(run.status == "failed" for run in others)
         yield counts_by_setting(others) + (f" ({failed} failed)" if failed else "")

@@ -27,7 +27,7 @@ from rlbench.records.store import Record, read_record
 from rlbench.report.estimate import FULL, best, is_whole, one_per_epoch, within
 from rlbench.report.reference_scores import is_of_training, primary_references
 from rlbench.report.reference_table import CellKey, documented_spec, row_of
-from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, read_run, separate
+from rlbench.report.runs import Evaluation, Run, failed_in_full, keep_one, mark_failed, read_run, separate, take_copies
 from rlbench.report.verdict import ALPHA
 from rlbench.suites.plugins import Package
 
@@ -84,8 +84,9 @@ class Runs:
         for settings_id, versions in dict.fromkeys((run.id, run.env_versions) for run in self.other_protocol):
             group = [r for r in self.other_protocol if r.id == settings_id and r.env_versions in {None, versions}]
             keep_one(group, lambda r: r.seed)
+            take_copies(group)
             groups.append(group)
-        return max(groups, key=lambda group: (sum(run.has_ended for run in group), len(group)), default=[])
+        return max(groups, key=lambda group: (sum(run.counts_in_full for run in group), len(group)), default=[])
 
     @property
     def score_runs(self) -> tuple[list[Run], list[Run]]:
@@ -192,7 +193,7 @@ def differences(run: Run) -> list[str]:
 
 def _sort(run: Run, runs: Runs) -> None:
     default = documented_spec_of_run(run)
-    counts = run.status == "failed" or (run.has_ended and bool(run.evaluations))
+    counts = run.status == "failed" or run.counts_in_full
     runs.budget = default.budget.steps if default else max(runs.budget, run.budget)
     if default is None:
         (runs.other_protocol if counts and _package(run) else runs.variants).append(run)

@@ -76,9 +76,10 @@ class Run:
     epoch: int = 1  # steps from one evaluation to the next
 
     @property
-    def has_ended(self) -> bool:
-        """True if it is done, or was killed after its last step; a failed run only by its steps."""
-        return self.status == "done" or self.env_steps >= self.budget
+    def counts_in_full(self) -> bool:
+        """True if it has an evaluation, and is done or was killed after its last step; a failed run never."""
+        has_all_steps = self.status == "done" or self.env_steps >= self.budget
+        return has_all_steps and self.status != "failed" and len(self.evaluations) > 0
 
     @property
     def environments(self) -> tuple[Mapping[str, object], ...]:
@@ -323,12 +324,16 @@ def _rank(run: Run) -> tuple[bool, float, bool, float]:
 
 
 def _of_one_curve(group: Runs) -> None:
-    """Keep the lowest seed of runs with equal settings and losses: they are copies of one run."""
-    for part in (group.complete, group.other_protocol):
-        first = {(run.id, run.digest): run for run in reversed(part)}
-        copies = [run for run in part if run.has_learned and first[run.id, run.digest] is not run]
-        group.same_numbers += copies
-        part[:] = [run for run in part if run not in copies]
+    """Keep the lowest seed of runs with equal losses."""
+    group.same_numbers += take_copies(group.complete)
+
+
+def take_copies(part: list[Run]) -> list[Run]:
+    """Take from a part the runs with the losses of another one before them, and return these: they are its copies."""
+    first = {run.digest: run for run in reversed(part) if run.status != "failed"}
+    copies = [r for r in part if r.has_learned and r.status != "failed" and first[r.digest] is not r]
+    part[:] = [run for run in part if run not in copies]
+    return copies
 
 
 BEHAVIOUR, EXPERT = "behaviour", "qrdqn-expert"  # rows of the references that describe a data set

@@ -1,11 +1,11 @@
 """Compiled losses against eager ones over whole updates, and functions that cannot be compiled."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from torch._inductor.runtime import cache_dir_utils
 
 from benchmarks.parity import STRIDES, TOLERANCES, largest_distance, run_updates
 from benchmarks.rigs import CELLS, rig, trained_tensors
@@ -63,15 +63,36 @@ def test_updates_compiled_by_inductor_agree_with_eager_ones(cell: str) -> None:
     assert plain.updater.take().count == sum(STRIDES)
 
 
-@pytest.mark.parametrize("value", ["", "/own"])
-def test_compiled_code_lies_in_the_home_folder(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inductor executes it, and another user can make inductor's folder in /tmp beforehand."""
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", value)
-    if not value:
-        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    CompiledLoss(torch.neg)
-    assert cache_dir_utils.cache_dir() == (value or "/home/me/.rlbench/inductor")
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("new", None),
+        ("own", None),
+        ("open", "another user can write to inductor's cache"),
+        ("link", "another user can write to inductor's cache"),
+        ("another user's", "another user can write to inductor's cache"),
+        ("file", "inductor's cache: File exists"),
+    ],
+)
+def test_a_cache_that_another_user_can_write_to_is_not_used(
+    kind: str, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inductor executes what lies in its folder in ``/tmp``, which anybody can make beforehand."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    if kind == "link":
+        (tmp_path / "target").mkdir()
+        cache.symlink_to(tmp_path / "target")
+    elif kind == "file":
+        cache.touch()
+    elif kind != "new":
+        cache.mkdir()
+        cache.chmod(0o777 if kind == "open" else 0o775)
+    if kind == "another user's":
+        monkeypatch.setattr("os.getuid", lambda: cache.stat().st_uid + 1)
+    refusal = CompiledLoss(torch.neg).refusal
+    assert (reason or "None") in str(refusal)
+    assert reason or cache.stat().st_mode & 0o777 == 0o700
 
 
 def test_function_with_a_graph_break_stays_eager_with_a_reason() -> None:

@@ -190,11 +190,15 @@ def test_a_user_s_settings_of_matplotlib_change_no_figure(tmp_path: Path) -> Non
 
 
 def test_variables_of_inductor_change_no_number_and_end_no_command(tmp_path: Path) -> None:
-    settings = {"TORCHINDUCTOR_USE_FAST_MATH": "1", "TORCHINDUCTOR_CPP_MIN_CHUNK_SIZE": "no number"}
-    program = "import rlbench, os, torch._inductor.config; print([n for n in os.environ if 'INDUCTOR' in n])"
-    words = [sys.executable, "-P", "-c", program]
-    done = run_process(words, cwd=tmp_path, **settings, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
-    assert (done.stdout, done.returncode) == ("['TORCHINDUCTOR_CACHE_DIR']\n", 0)
+    settings = {"TORCHINDUCTOR_USE_FAST_MATH": "1", "AOTINDUCTOR_REPRO_LEVEL": "no number"}
+    (tmp_path / "torchinductor_me").mkdir()
+    (tmp_path / "torchinductor_me").chmod(0o777)
+    program = "import rlbench, torch._inductor.config as c; print(c.use_fast_math); "
+    program += "from rlbench.accel.graph_capture import CompiledLoss; print(CompiledLoss(len).refusal)"
+    names = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "private"), "TMPDIR": str(tmp_path), "LOGNAME": "me"}
+    done = run_process([sys.executable, "-P", "-c", program], cwd=tmp_path, **settings, **names)
+    first, second = done.stdout.splitlines()
+    assert first == "False" and "another user can write" in second
 
 
 def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:

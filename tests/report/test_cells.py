@@ -243,7 +243,7 @@ def test_runs_of_two_protocols_have_no_common_mean(record_run: RecordRun, result
         ([-0.9] * 13, None, False, ""),  # killed after its last step
         ([0.9] * 6, "failed", False, "1 of 3 runs failed"),
         ([0.9] * 13, "failed", True, "1 of 3 runs failed"),  # and made again
-        ([0.9] * 6, None, False, "the score is of 2 runs with protocol.episodes=192; 1 run incomplete"),
+        ([0.9] * 6, None, False, "192; not counted: 1 more record of the same seeds; 1 run incomplete"),
     ],
 )
 def test_a_bad_seed_of_another_protocol_counts(
@@ -252,6 +252,10 @@ def test_a_bad_seed_of_another_protocol_counts(
     record = partial(record_run, suite="toy", task="Catch", sets=["protocol.episodes=192"])
     for seed, score in enumerate((0.9, 0.95)):
         record([score] * 13, seed=seed)
+    if note.endswith("incomplete"):
+        results.rename(results.parent / "first")
+        record([0.8] * 6, seed=1, status=None)  # no whole second record of the seed
+        (results.parent / "first").rename(results / "first")
     record(means, seed=2, status=status)
     if forced:
         record(means, seed=2, force=True)
