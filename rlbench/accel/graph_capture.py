@@ -255,7 +255,7 @@ def _cache_refusal() -> str | None:
     try:
         cache = Path(cache_dir())
         state = cache.lstat()
-        if stat.S_ISLNK(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:
+        if state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:  # a link has that mode, too
             return "is not compiled, since another user can write to inductor's cache; remove torchinductor_* in TMPDIR"
         cache.chmod(stat.S_IRWXU)
     except OSError as error:

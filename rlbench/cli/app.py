@@ -70,6 +70,7 @@ app.add_typer(export)
 NO_MEMORY: Final = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 """Messages of the dynamic loader and of threads when memory is exhausted."""
 
+MAX_REASON_LENGTH: Final = 200
 NO_HOME: Final = "Could not determine home directory"  # of an unknown user
 
 REFUSED_PATH: Final = (
@@ -235,13 +236,21 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         print_error(f"{NO_HOME}; set HOME, or write a path that begins with ~ in full")
     elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:
         print_error(f"_RLBENCH_COMPLETE is set, but not {error}, which a shell sets with it; unset it")
-    elif "TORCH_LOGS" in str(error):
-        print_error(f"TORCH_LOGS={printable(os.environ.get('TORCH_LOGS', ''))}: torch knows no such logs; unset it")
+    elif (library := _library_of(error)) is not None:
+        reason = printable(" ".join(str(error).split()), MAX_REASON_LENGTH)
+        print_error(f"{library} cannot be imported ({reason}); check its environment variables and its installation")
     else:
         hint = "report it with the traceback above" if debug else "run it again with --debug and report what it prints"
         print_error(f"internal error: {type(error).__name__}: {error}; this is a bug, please {hint}")
         return INTERNAL
     return UsageError.exit_code
+
+
+def _library_of(error: Exception) -> str | None:
+    """The library whose import has raised the error, as for an invalid environment variable; None of other errors."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
+    name = str(frames[-1].f_globals["__name__"]).partition(".")[0] if frames else "rlbench"
+    return None if name in {"rlbench", "__main__"} else name
 
 
 def _trace(*, debug: bool) -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -44,7 +45,7 @@ def environment(**more: object) -> dict[str, object]:
     """Return everything that a replay of the run needs to know; ``more`` comes from the caller."""
     return {
         "rlbench": rlbench.__version__,
-        "commit": commit(),
+        "commit": own_commit(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": processor(),
@@ -89,6 +90,12 @@ def vector_instructions() -> str:
 def has_gpu() -> bool:
     """Return True if the kernel drives an NVIDIA GPU; torch need not be imported."""
     return Path("/proc/driver/nvidia/version").exists()
+
+
+@cache
+def own_commit() -> str | None:
+    """Commit of this process's code: the package's own as of the first call, whatever its checkout has later."""
+    return commit()
 
 
 def commit() -> str | None:

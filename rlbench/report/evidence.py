@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
         cells = dict(gather(self.own))
         for key, records in gather(self.rlbench).items() if self.rlbench is not None else ():
             own = cells.get(key, Runs())
-            if not (own.scored or own.short or any(run.counts_in_full for run in own.other_protocol)):
+            if not (own.scored or own.short or own.other_protocol):
                 theirs = {run.id for run in records.variants}
                 mine = [run for run in own.variants if run.status != "interrupted" or run.id not in theirs]
                 others = [run for run in records.variants if run.id not in {own_run.id for own_run in mine}]

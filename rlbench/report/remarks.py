@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rlbench.config.names import count_text, printable
 from rlbench.records import imported
-from rlbench.report.run_index import counts_by_setting
+from rlbench.report.run_index import label
 
 if TYPE_CHECKING:
     from rlbench.report.run_index import Runs
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 VERSIONS = ("torch", "numpy", "gymnasium", "gymnasium-robotics", "ale-py", "envpool", "mujoco")
 """Packages whose versions a note lists if the runs of a cell differ in them."""
+
+MAX_NAMED_SETTINGS: Final = 3  # settings that a note names
 
 
 def remarks(group: Runs) -> Iterator[str]:
@@ -87,6 +89,14 @@ def setting_remarks(runs: Runs, word: str) -> Iterator[str]:
     if others := [run for run in (*runs.variants, *others) if run.id not in ids]:
         failed = sum(run.status == "failed" for run in others)
         yield counts_by_setting(others) + (f" ({failed} failed)" if failed else "")
+
+
+def counts_by_setting(runs: Sequence[Run]) -> str:
+    """Count runs by the settings that they change: ``2 runs with lr=0.01, 1 run with lr=0.1``."""
+    counts = sorted(Counter(map(label, runs)).items(), key=lambda item: (-item[1], item[0]))
+    texts = [f"{count_text(count, 'run')} with {name}" for name, count in counts[:MAX_NAMED_SETTINGS]]
+    rest = sum(count for _, count in counts[MAX_NAMED_SETTINGS:])
+    return ", ".join([*texts, *([f"{count_text(rest, 'run')} with other settings"] if rest else [])])
 
 
 def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:

@@ -7,8 +7,8 @@ reference of its own kind.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from rlbench.config.names import count_text, printable
+from rlbench.config.names import printable
 from rlbench.errors import RefusedFile
 from rlbench.records import imported
 from rlbench.records.files import folders, record_stamps
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 State = Literal["running", "done", "failed", "interrupted", "damaged"]
 RECENT = 3  # epochs that the speed of a run is read from
 LATE = 0.9  # share of the budget after which a complete curve has a point: evaluations may be a tenth apart
-MAX_NAMED_SETTINGS = 3  # settings that a note names
 
 LEFT_OUT: Final = {
     "other_protocol": "of another protocol",
@@ -61,9 +60,7 @@ class Runs:
     other_protocol: list[Run] = field(default_factory=list)  # or another environment; ended, the same algorithm
     variants: list[Run] = field(default_factory=list)  # any other setting
     other_data: list[Run] = field(default_factory=list)  # the documented settings, on another file than those above
-    other_versions: list[Run] = field(
-        default_factory=list
-    )  # the documented settings, in other versions of the environment
+    other_versions: list[Run] = field(default_factory=list)  # the documented settings, another environment version
     same_numbers: list[Run] = field(default_factory=list)  # the numbers of another seed
     duplicates: list[Run] = field(default_factory=list)  # other records of a seed, better or shorter, no prefixes
     imported_curves: list[Run] = field(default_factory=list)  # curves that other programs measured
@@ -144,6 +141,10 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         group.short = [run for run in group.short if run.status != "failed"]
         group.folders = {run.folder.parent for run in (*group.complete, *group.failed)}
         _drop_parts(group.complete, group.short, group.other_protocol, group.variants)
+        others = [run for run in group.other_protocol if run.status != "failed"]
+        for run in [r for r in group.other_protocol if r.status == "failed" and r.budget < group.budget]:
+            if failed_in_full(run, (other for other in others if other.id == run.id)) is None:
+                group.other_protocol.remove(run)
         for part in (group.other_protocol, group.variants):
             group.duplicates += keep_one(part, lambda r: (r.id, r.seed, r.data_file, r.env_versions))
         every_short = tuple({run.seed: run for run in group.short}.values())
@@ -204,10 +205,19 @@ def _sort(run: Run, runs: Runs) -> None:
         (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif counts and _differs_in_protocol(run, default):
-        runs.other_protocol.append(run)
+    elif counts and _differs_in_protocol(full := _with_budget(run, default), default):
+        runs.other_protocol.append(full)
     else:
         runs.variants.append(run)
+
+
+def _with_budget(run: Run, default: Spec) -> Run:
+    """The run itself, or a failed one of fewer steps with the settings and identity of the documented steps."""
+    if run.status != "failed" or run.budget >= default.budget.steps:
+        return run
+    spec = read_record(run.folder).spec
+    full = spec.model_copy(update={"budget": spec.budget.model_copy(update={"steps": default.budget.steps})})
+    return replace(run, id=full.id, settings=full.model_dump(mode="json"))
 
 
 def _differs_in_protocol(run: Run, default: Spec) -> bool:
@@ -234,14 +244,6 @@ def label(run: Run) -> str:
     """The settings by which a run differs from the published ones: ``lr=0.00015``."""
     differing = [text.removeprefix("algo.").removeprefix("method.") for text in differences(run)]
     return " ".join([text for text in differing if not text.startswith("budget.")] or differing) or "other settings"
-
-
-def counts_by_setting(runs: Sequence[Run]) -> str:
-    """Count runs by the settings that they change: ``2 runs with lr=0.01, 1 run with lr=0.1``."""
-    counts = sorted(Counter(map(label, runs)).items(), key=lambda item: (-item[1], item[0]))
-    texts = [f"{count_text(count, 'run')} with {name}" for name, count in counts[:MAX_NAMED_SETTINGS]]
-    rest = sum(count for _, count in counts[MAX_NAMED_SETTINGS:])
-    return ", ".join([*texts, *([f"{count_text(rest, 'run')} with other settings"] if rest else [])])
 
 
 def setting(run: Run) -> str:

@@ -151,6 +151,15 @@ def test_a_cell_without_documented_settings_is_compared_by_those_of_the_baseline
     assert [finding["word"] for finding in findings if finding["aspect"] == "score"] == ["PASSED"]
 
 
+def test_variants_that_were_killed_after_their_last_step_are_compared(record_run: RecordRun) -> None:
+    sets = ["protocol.episodes=192"]
+    for seed, status in enumerate(["done"] * 4 + ["interrupted"]):
+        record_run([-0.6] + [0.9] * 12, suite="toy", task="Catch", seed=seed, sets=sets, status=status)
+    ((_, group),) = gather(Path("results")).items()
+    (runs,) = check._runs_to_compare(group, group.other_protocol[0].id)
+    assert [run.seed for run in runs.complete] == [0, 1, 2, 3, 4]
+
+
 def test_runs_of_the_baseline_s_own_settings_are_compared_whole(record_run: RecordRun) -> None:
     """Its steps were once the documented ones."""
     record_run([-0.6] * 3 + [0.9] * 28, suite="toy", task="Catch", sets=["budget.steps=120000"])

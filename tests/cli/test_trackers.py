@@ -255,6 +255,7 @@ def test_no_events_are_written_into_a_run_s_folder(record_run: RecordRun) -> Non
     message = "is in the folder of a run; name another folder"
     assert message in stderr_of(f"export tensorboard --output {folder / 'board'} --results results")
     assert message in stderr_of([*CATCH, "--track", "tensorboard", "--track-dir", str(folder)])
+    assert stdout_of("export tensorboard --output outputs/seed=0/board --results results"), "no run's folder"
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,9 @@ def test_a_slow_server_that_cuts_its_connections_is_given_up(
     monkeypatch.setattr(download, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)))
     with pytest.raises(ResourceExhausted, match="the connection was cut after 4,400 bytes"):
         fetch(patience=1e6)
+    part_of(target).unlink()
+    server.files[PATH] = bytes(4_300)
+    assert list(download.fetch_file(server.url + PATH, target, patience=1e6))[-1].done == 4_300, "the last one ends it"
 
 
 @pytest.mark.parametrize(("name", "value", "begin"), [("Content-Length", "", 0), ("Content-Range", "bytes 5-9/", 5)])

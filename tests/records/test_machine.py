@@ -142,6 +142,15 @@ def test_a_checkout_gives_its_commit_and_says_where_its_code_differs(checkout: P
     assert machine.commit() == f"{head}+dirty"
 
 
+def test_records_of_one_process_have_one_commit(checkout: Path) -> None:
+    """Later changes of the checkout are not what it has imported."""
+    machine.own_commit.cache_clear()
+    head = machine.environment()["commit"]
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "two")
+    assert machine.commit() != head == machine.environment()["commit"]
+    machine.own_commit.cache_clear()
+
+
 def test_an_untracked_module_is_dirty_whatever_the_users_git_leaves_out(checkout: Path) -> None:
     git(checkout, "config", "status.showUntrackedFiles", "no")
     (checkout / "rlbench" / "new.py").write_text("")

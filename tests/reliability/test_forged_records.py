@@ -51,6 +51,14 @@ def full_runs(record_run: RecordRun, means: list[float], **more: object) -> list
     return [full_run(record_run, mean, seed, **more) for seed, mean in enumerate(means)]
 
 
+def copy_as(folder: Path, seed: int) -> Path:
+    """A copy of a record under another seed."""
+    copy = folder.with_name(f"seed={seed}")
+    shutil.copytree(folder, copy)
+    reseal(copy / "spec.json", lambda head: head["spec"].update(seed=seed))
+    return copy
+
+
 def cell(results: Path) -> Cell:
     return next(c for c in every_cell(["toy"], results) if (c.key.algorithm, c.key.task) == ("ppo", "Catch"))
 
@@ -221,9 +229,7 @@ class TestSeeds:
     ) -> None:
         folder, *_ = full_runs(record_run, [1.0] * 3, sets=sets)
         for seed in (5, 6):
-            copy = folder.with_name(f"seed={seed}")
-            shutil.copytree(folder, copy)
-            reseal(copy / "spec.json", lambda head, seed=seed: head["spec"].update(seed=seed))
+            copy = copy_as(folder, seed)
             reseal(copy / "epochs.jsonl", lambda e: (e["collected"] or {}).update(steps_per_second=0.0))
         row = cell(results)
         assert row.measured is not None and row.measured.n == 3
@@ -231,6 +237,22 @@ class TestSeeds:
         faults = [fault.line for fault in verify_records(results).faults]
         assert len([line for line in faults if "the same numbers as seed 0" in line]) == 2
         assert len([line for line in faults if "episodes of another seed than 5" in line]) == 1
+
+    def test_copies_are_no_seeds_of_a_look(self, record_run: RecordRun, results: Path) -> None:
+        folder, *_ = full_runs(record_run, [1.0] * 8)
+        record_looks(folder.parent, Looks(DESIGN, 3))
+        assert cell(results).verdict.word == "REPRODUCED"
+        for seed in (6, 7):
+            shutil.rmtree(folder.with_name(f"seed={seed}"))
+            copy_as(folder, seed)
+        assert cell(results).verdict.word == "INCONCLUSIVE"
+
+    def test_a_copy_that_failed_stays_failed_in_another_protocol(self, record_run: RecordRun, results: Path) -> None:
+        folder, *_ = full_runs(record_run, [1.0] * 2, sets=["protocol.episodes=192"])
+        copy = copy_as(folder, 2)
+        reseal(copy / "outcome.json", lambda outcome: outcome.update(status="failed"))
+        row = cell(results)
+        assert row.measured is not None and row.measured.n == 3 and "1 of 3 runs failed" in row.note
 
     def test_worse_of_two_records_of_a_seed_counts(self, record_run: RecordRun, results: Path) -> None:
         *_, folder = full_runs(record_run, [0.0] * 3)

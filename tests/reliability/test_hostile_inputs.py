@@ -211,7 +211,10 @@ def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("TORCH_LOGS", "nonsense", "TORCH_LOGS=nonsense: torch knows no such logs; unset it"),
+        ("TORCH_LOGS", "nonsense", "torch cannot be imported (Invalid log settings: nonsense, must be a"),
+        ("TORCHDYNAMO_REPRO_LEVEL", "nonsense", "'nonsense'); check its environment variables"),
+        ("NUMPY_MADVISE_HUGEPAGE", "nonsense", "numpy cannot be imported ("),
+        ("TORCH_LOGS_OUT", "/proc/none/file", "torch cannot be imported ("),
         ("_RLBENCH_COMPLETE", "complete_bash", "but not 'COMP_WORDS', which a shell sets with it; unset it"),
     ],
 )
