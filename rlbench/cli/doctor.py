@@ -20,6 +20,7 @@ import typer
 from rlbench.cli import completion
 from rlbench.cli.options import RESULTS, Json, Results, argument, check_suite
 from rlbench.cli.output import print_result, terminal_width
+from rlbench.config.names import printable
 from rlbench.errors import UsageError
 from rlbench.report.columns import sentences
 from rlbench.signals import interruption_behind
@@ -69,7 +70,7 @@ def doctor(
 
     names = [suite] if suite else suites.names()
     findings = list(_findings(names, results))
-    lines = (f"{finding.state:<8}  {finding.what}: {finding.detail}" for finding in findings)
+    lines = (f"{f.state:<8}  {f.what}: {printable(f.detail, len(f.detail))}" for f in findings)
     text = "\n".join(sentences(lines, terminal_width(), hang=10))
     print_result({"findings": [asdict(finding) for finding in findings]}, text, json=json)
     if any(finding.state == "missing" for finding in findings):

@@ -13,7 +13,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions, version
 from pathlib import Path
@@ -56,9 +56,13 @@ def plugins() -> dict[str, Plugin]:
 
 
 def entry_points(group: str) -> Iterator[tuple[Distribution, EntryPoint]]:
-    """Yield the entry points of installed distributions; none of the current folder."""
+    """Yield the entry points of installed distributions; none of the current folder, or of damaged metadata."""
     for dist in _distributions():
-        yield from ((dist, point) for point in dist.entry_points if point.group == group)
+        points: list[EntryPoint] = []
+        with suppress(ValueError, KeyError):  # a package of anybody, such as one whose installation was killed
+            entries = [point for point in dist.entry_points if point.group == group]
+            points = entries if entries and dist.name and dist.version else []
+        yield from ((dist, point) for point in points)
 
 
 def gymnasium() -> Package:
@@ -171,7 +175,7 @@ def _version(name: str) -> str:
     file = re.compile(rf"^\"?{top}(/|\.py,|\.[^/,]*\.so,)", re.MULTILINE)
     every = [*_distributions()] if module is not None else []
     origin = Path(module.origin or "") if module else Path()  # also below an editable checkout with its environment
-    owners = [dist for dist in every if file.search(dist.read_text("RECORD") or "")]
+    owners = [dist for dist in every if file.search(_text(dist, "RECORD"))]
     for dist in owners or [dist for dist in every if _is_editable(dist, origin)]:
         return dist.version
     raise UsageError(f"--import {name}: no installed package brings it; install it with pip")
@@ -179,9 +183,18 @@ def _version(name: str) -> str:
 
 def _is_editable(dist: Distribution, origin: Path) -> bool:
     """Tell whether a distribution is an editable installation of the folder that holds ``origin``."""
-    url = json.loads(dist.read_text("direct_url.json") or "{}")
-    folder = Path(unquote(urlsplit(url.get("url", "")).path))
-    return bool(url.get("dir_info", {}).get("editable")) and origin.is_relative_to(folder)
+    with suppress(ValueError, TypeError, AttributeError):  # damaged
+        url = json.loads(_text(dist, "direct_url.json") or "{}")
+        folder = Path(unquote(urlsplit(url.get("url", "")).path))
+        return bool(url.get("dir_info", {}).get("editable")) and origin.is_relative_to(folder)
+    return False
+
+
+def _text(dist: Distribution, name: str) -> str:
+    """A file of a distribution's metadata; empty where it is missing, or no text."""
+    with suppress(UnicodeDecodeError):
+        return dist.read_text(name) or ""
+    return ""
 
 
 def _distributions() -> Iterable[Distribution]:

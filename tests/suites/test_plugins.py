@@ -399,6 +399,36 @@ def test_only_installed_packages_are_imported(site: Path) -> None:
             plugins.import_package(name)
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("entry_points.txt", b"\xff\xfe[rl"),
+        ("METADATA", b"\xff\xfe\0"),
+        ("METADATA", b"Name: damaged\n"),
+        *(
+            ("direct_url.json", text)
+            for text in (b"{bad", b"[]", b'{"url": 5}', b'{"url": "http://[x"}', b"\xff", b"\0")
+        ),
+        ("RECORD", b"\xff\xfe"),
+    ],
+)
+def test_damaged_metadata_of_another_package_harm_no_command(file: str, content: bytes, site: Path) -> None:
+    """As a killed ``pip install`` leaves them."""
+    install(site, "damaged", "", "[rlbench.suites]\ndamaged = damaged\n")
+    install(site, "whole", "")
+    (site / "damaged-1.0.dist-info" / file).write_bytes(content)
+    (site / "nobodys.py").touch()
+    assert ("damaged" in plugins.plugins()) == (file in {"direct_url.json", "RECORD"})
+    assert plugins.import_package("whole") == plugins.Package("whole", "1.0")
+    with pytest.raises(UsageError, match="no installed package brings it"):
+        plugins.import_package("nobodys")
+
+
+def test_doctor_prints_one_row_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_findings", lambda *_: [doctor.Finding("ok", "suite", "x\nmissing  torch: none")])
+    assert len(stdout_of("doctor").splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_a_module_of_the_current_folder_never_stands_in_for_a_plug_in(wheel: Path, tmp_path: Path) -> None:
     planted = "import os\nopen(os.environ['CANARY'], 'w').close()\n"
