@@ -256,7 +256,7 @@ def _cache_refusal() -> str | None:
         cache = Path(cache_dir())
         state = cache.lstat()
         if state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:  # a link has that mode, too
-            return "is not compiled, since another user can write to inductor's cache; remove torchinductor_* in TMPDIR"
+            return "another user can write to inductor's cache (remove torchinductor_* in TMPDIR)"
         cache.chmod(stat.S_IRWXU)
     except OSError as error:
         return f"could not be compiled (inductor's cache: {error.strerror})"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
 import ale_py
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from rlbench.config.tasks import AtariTask
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
+from rlbench.versions import version
 
 NOOP: Final = 0
 FIRE: Final = 1  # index of FIRE in every action set that has it

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from rlbench.envs.ale import rom_of
 from rlbench.envs.atari import FIRE, NOOP
 from rlbench.envs.base import OVER, SCORE
 from rlbench.errors import UsageError
+from rlbench.versions import version
 
 Frame: TypeAlias = NDArray[np.uint8]
 Info: TypeAlias = dict[str, Any]

@@ -25,7 +25,6 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from math import ceil, gcd
 from pathlib import Path
@@ -42,6 +41,7 @@ from rlbench.envs.base import EnvInfo, Frames, Step
 from rlbench.envs.checks import Inspection
 from rlbench.envs.gymnasium import MUJOCO, ActionScaling, registered_task
 from rlbench.errors import UsageError
+from rlbench.versions import version
 
 REMEDY = 'pip install "rlbench[envpool]"'
 

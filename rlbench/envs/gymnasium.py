@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import gymnasium
@@ -24,6 +23,7 @@ from rlbench.envs.base import OVER, SCORE, Box, Discrete, EnvInfo, Frames, Step
 from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.errors import BrokenEnvironment, UnknownName, UsageError
 from rlbench.ops.state_dict import State, integer, subtree, tensor
+from rlbench.versions import version
 
 Env: TypeAlias = gymnasium.Env[Any, Any]  # its spaces have the types of observations and actions
 NEVER: Final = 2**62  # steps

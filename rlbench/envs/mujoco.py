@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import redirect_stderr
 from importlib import import_module
-from importlib.metadata import version
 from io import StringIO
 from itertools import pairwise
 from typing import Any, Final
@@ -37,6 +36,7 @@ from rlbench.envs.gymnasium import MUJOCO, Env, GymnasiumVector, registered_task
 from rlbench.envs.opengl import import_remedy
 from rlbench.errors import UsageError
 from rlbench.ops.state_dict import State, subtree, tensor
+from rlbench.versions import version
 
 try:
     import mujoco

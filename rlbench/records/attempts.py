@@ -77,6 +77,11 @@ def read_attempts(folder: Path) -> list[dict[str, object]]:
     return lines_read
 
 
+def engines(folder: Path) -> list[str]:
+    """Return the engines of a run's updates that are not the one of its record, each with the reason."""
+    return sorted({str(line.get("updates")) for line in read_attempts(folder) if line.get("event") == "engine"})
+
+
 class Resumption(BaseModel):
     """A process that resumed a run on another machine or with other versions; other keys of its line are ignored."""
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -17,6 +17,7 @@ import psutil
 
 import rlbench
 from rlbench.config.run import MAX_THREADS
+from rlbench.versions import version
 
 THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
 INSTRUCTIONS = (

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, distributions, version
+from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple, TypeGuard
@@ -26,6 +26,7 @@ from rlbench.config.names import check_name, printable
 from rlbench.config.tasks import GymnasiumTask, Task
 from rlbench.errors import UsageError
 from rlbench.signals import interruption_behind
+from rlbench.versions import version
 
 GROUP: Final = "rlbench.suites"
 

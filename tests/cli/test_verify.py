@@ -207,6 +207,19 @@ def test_replay_detects_a_forged_epoch(folder: Path, line: int, change: Change, 
     assert f": epoch {line} differs in {field}: " in stdout_of(f"verify --replay {folder} --epochs 1", 3)
 
 
+def test_replay_without_the_recorded_engine_is_no_difference(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("rlbench.assembly.engine.shutil.which", lambda name: name)  # a compiler
+    monkeypatch.setattr(torch, "compile", lambda plain, **_: plain)
+    words = ["run", "toy", "dqn", "Catch", "--smoke", "--quiet", "--update-engine", "compiled", "--device", "cpu"]
+    assert main([*words, "--results", str(tmp_path)]) == 0
+    (folder,) = (path.parent for path in tmp_path.rglob("spec.json"))
+    reseal(folder / "epochs.jsonl", lambda line: line["updated"] and line["updated"].update(loss=0.5))
+    assert "differs in updated.loss" in stdout_of(f"verify --replay {folder} --epochs 1", 3)
+    monkeypatch.setattr("rlbench.accel.graph_capture._cache_refusal", lambda: "no cache")
+    error = stderr_of(f"verify --replay {folder} --epochs 1", 2)
+    assert "its updates cannot be computed as recorded, here eager: no cache" in error
+
+
 def test_replay_ignores_times(folder: Path) -> None:
     for line in (0, 1):
         reseal(folder / "epochs.jsonl", lambda e: (e.update(seconds=9e9), e["evaluated"].update(seconds=9e9)), line)

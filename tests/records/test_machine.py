@@ -142,12 +142,15 @@ def test_a_checkout_gives_its_commit_and_says_where_its_code_differs(checkout: P
     assert machine.commit() == f"{head}+dirty"
 
 
-def test_records_of_one_process_have_one_commit(checkout: Path) -> None:
-    """Later changes of the checkout are not what it has imported."""
+def test_records_of_one_process_have_one_commit_and_one_version(checkout: Path, monkeypatch: Patch) -> None:
+    """What is checked out or installed later is not what it has imported."""
     machine.own_commit.cache_clear()
     head = machine.environment()["commit"]
     git(checkout, "commit", "-q", "--allow-empty", "-m", "two")
     assert machine.commit() != head == machine.environment()["commit"]
+    packages = machine.environment()["packages"]
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9.9")
+    assert machine.environment()["packages"] == packages
     machine.own_commit.cache_clear()
 
 

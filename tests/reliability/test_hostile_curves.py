@@ -20,7 +20,7 @@ from rlbench.cli.eval_policy import check_evaluation_memory
 from rlbench.cli.resolve import resolve
 from rlbench.curves.formats import _resolved_algorithm
 from rlbench.datasets.crc32c import masked_crc
-from rlbench.errors import DoesNotFit, RefusedFile
+from rlbench.errors import DoesNotFit, RefusedFile, UsageError
 from rlbench.records import files, imported, looks, machine
 from rlbench.records.imported import ImportedCurve, Origin
 from rlbench.records.locks import FolderLock
@@ -575,11 +575,13 @@ def test_a_processor_in_a_report_of_markdown_is_no_markup() -> None:
     assert "<img" not in text and "](" not in text and "https:&#47;/evil" in text
 
 
-def test_a_look_removes_temporary_files_of_crashed_processes_only(tmp_path: Path) -> None:
+def test_a_look_removes_temporary_files_of_crashed_processes_only(tmp_path: Path, monkeypatch: Patch) -> None:
     other, lock = tmp_path / f"{looks.NAME}.1.tmp", FolderLock(tmp_path)
     other.write_text("half")
     assert lock.acquire()
-    looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
+    monkeypatch.setattr(looks, "ATTEMPTS", 1)
+    with pytest.raises(UsageError, match="holds its lock"):
+        looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
     assert other.read_text() == "half" and looks.read_looks(tmp_path) is None
     lock.release()
     looks.record_looks(tmp_path, looks.Looks(looks.DESIGN, 1))
