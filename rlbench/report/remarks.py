@@ -43,8 +43,7 @@ def remarks(group: Runs) -> Iterator[str]:
         yield f"{count_text(len(group.other_versions), 'run')} in other versions of the environment ({versions})"
     if group.same_numbers:
         yield copies_remark(len(group.same_numbers))
-    conflicting = group.conflicting(group.complete)
-    if conflicting:
+    if conflicting := group.conflicting(group.complete):
         yield conflicting_remark(conflicting)
     if count := len(group.duplicates) - len(conflicting):
         yield f"not counted: {count_text(count, 'more record')} of the same seeds"

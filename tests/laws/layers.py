@@ -14,7 +14,7 @@ from typing import Final
 from tests.laws.source import ROOT, Finding, Import, Module, dotted
 
 LAYERS: Final = (
-    {"errors", "config", "faults", "disk", "signals"},  # 0 configuration, errors, safe writing, signals
+    {"errors", "config", "faults", "disk", "signals", "versions"},  # 0 configuration, errors, safe writing, signals
     {"suites", "records", "seeds", "datasets"},  # 1 tables of specs, records, random streams, recorded experience
     {"ops", "curves"},  # 2 pure functions of tensors; curves that other programs measured
     {"nets", "buffers", "envs"},  # 3
@@ -42,7 +42,7 @@ FAMILIES: Final = {f"rlbench.config.{name}" for name in ("online", "offline")}
 
 HEAVY: Final = {"torch", "gymnasium", "gymnasium_robotics", "ale_py", "envpool", "minari", "mujoco", "ray", "wandb"}
 LIGHT: Final = {  # never import HEAVY
-    *("errors", "faults", "disk", "config", "suites", "records", "signals", "report", "datasets", "curves")
+    *("errors", "faults", "disk", "config", "suites", "records", "signals", "versions", "report", "datasets", "curves")
 }
 READS_BY_LIBRARY: Final = {
     "rlbench/datasets/torchfile.py",  # reads a file of torch by torch

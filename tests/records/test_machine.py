@@ -143,7 +143,7 @@ def test_a_checkout_gives_its_commit_and_says_where_its_code_differs(checkout: P
 
 
 def test_records_of_one_process_have_one_commit_and_one_version(checkout: Path, monkeypatch: Patch) -> None:
-    """What is checked out or installed later is not what it has imported."""
+    """Later checkouts and installations are not what it has imported."""
     machine.own_commit.cache_clear()
     head = machine.environment()["commit"]
     git(checkout, "commit", "-q", "--allow-empty", "-m", "two")
