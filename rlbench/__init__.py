@@ -10,5 +10,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["OMP_DYNAMIC"] = "FALSE"
 os.environ["OMP_MAX_ACTIVE_LEVELS"] = "1"
 # torch.compile reads them; they change numbers, which depend on the record alone, and an invalid one ends a command.
-for _name in [name for name in os.environ if "INDUCTOR_" in name]:
+for _name in [name for name in os.environ if name.startswith(("TORCHINDUCTOR_", "AOTINDUCTOR_", "AOT_INDUCTOR_"))]:
     del os.environ[_name]
+# pydantic reads it; its plug-ins are any installed package's, and damaged metadata of one would end every command.
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"

@@ -8,16 +8,18 @@ updates stay eager, and ``refusal`` has the reason.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import torch
 from torch import Tensor
-from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from rlbench.algorithms.base import Cyclic
 from rlbench.ops.state_dict import State, Stateful
@@ -36,6 +38,8 @@ RELATIVE_TOLERANCE: Final = 0.02
 
 ROUNDING_TOLERANCE: Final = 1e-5
 """Additional tolerance, as a share of the tensor's size."""
+
+CACHE: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class CapturableUpdater(Updater, Protocol):
@@ -251,15 +255,19 @@ class CompiledLoss(Generic[*GivenT, FoundT]):
 
 
 def _cache_refusal() -> str | None:
-    """Make inductor's cache, in ``/tmp``, private; the reason not to use it, since its files are executed."""
+    """Choose a cache that nobody else can write to, since its files are executed; the reason if there is none.
+
+    inductor's own is a folder in ``/tmp``, which another user can make beforehand.
+    """
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415 - takes a second
+
     try:
-        cache = Path(cache_dir())
-        state = cache.lstat()
-        if state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:  # a link has that mode, too
-            return "another user can write to inductor's cache (remove torchinductor_* in TMPDIR)"
-        cache.chmod(stat.S_IRWXU)
+        state = Path(cache_dir()).lstat()
+        if state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):  # a link has these modes, too
+            os.environ[CACHE] = mkdtemp(prefix="rlbench-inductor-")
+            atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
     except OSError as error:
-        return f"could not be compiled (inductor's cache: {error.strerror})"
+        return f"inductor has no cache ({error.strerror})"
     return None
 
 

@@ -249,7 +249,7 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
 def _library_of(error: Exception) -> str | None:
     """The library whose import has raised the error, as for an invalid environment variable; None of other errors."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
-    name = str(frames[-1].f_globals["__name__"]).partition(".")[0] if frames else "rlbench"
+    name = str(frames[-1].f_globals.get("__name__", "rlbench")).partition(".")[0] if frames else "rlbench"
     return None if name in {"rlbench", "__main__"} else name
 
 

@@ -25,7 +25,7 @@ from rlbench.records.store import folder_of, read_record
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.reference_scores import comparable, is_longer, margin, margin_reaches_random, primary_references
 from rlbench.report.reference_table import OPTIMUM, CellKey, cell_of, documented_spec
-from rlbench.report.remarks import conflicting_remark
+from rlbench.report.remarks import conflicting_remark, copies_remark
 from rlbench.report.run_index import Runs, gather
 from rlbench.report.verdict import DECIDED, MIN_SEEDS, power
 
@@ -131,6 +131,8 @@ def _problem(cell: SequentialCell, runs: Runs) -> str:
     end = cell.design[-1].seeds
     if conflicting := runs.conflicting(runs.complete):
         return conflicting_remark(conflicting)
+    if runs.same_numbers:
+        return f"{copies_remark(len(runs.same_numbers))}, so no look counts it; move {runs.same_numbers[0].folder} away"
     for run in runs.unfinished:
         if run.seed >= end:
             return SEED_BEYOND_DESIGN.format(run.seed, end)

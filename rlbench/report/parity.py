@@ -186,7 +186,8 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     if scale is not None and (curve is None or curve.has_risen(step)):
         distance = abs((point.mean if point is not None else mean(theirs)) - scale.random) or None
     below = len(scored_runs) - len(ours) + sum(not run.evaluations for run in runs.short)
-    may_be_bad = conflicting > 0 or (below > 0 and len(runs.complete) > 0)
+    waiting = [run for run in runs.unfinished if not (run.evaluations and has_reached_step(run, step))]
+    may_be_bad = conflicting > 0 or (len(waiting) > 0 and len(runs.complete) > 0)
     left_out += tuple(_our_left_out(runs, scored_runs, conflicting=conflicting, below=below))
     left_out += (f"{count_text(len(runs.failed), 'failed run')} of rlbench",) * (scale is None and bool(runs.failed))
     failed_scores = [] if scale is None else [min(scale.random, *ours)] * len(runs.failed)
@@ -219,8 +220,7 @@ def _our_left_out(runs: Runs, scored_runs: Sequence[Run], *, conflicting: int, b
     other_versions, same_numbers = len(runs.other_versions), len(runs.same_numbers)
     counts = {"other_data": other_data, "other_versions": other_versions, "same_numbers": same_numbers}
     yield from (f"{count_text(count, 'run')} of rlbench {LEFT_OUT[part]}" for part, count in counts.items() if count)
-    if below:
-        yield f"{count_text(below, 'seed')} of rlbench below the step"
+    yield from [f"{count_text(below, 'seed')} of rlbench below the step"] * (below > 0)
 
 
 def _test(ours: Sequence[float], failed_scores: Sequence[float], theirs: Sequence[float], margin: float) -> CellTest:

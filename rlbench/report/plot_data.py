@@ -165,8 +165,7 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     groups = {algorithm: _runs_to_draw(own)}
     if variants or not groups[algorithm]:
         others: dict[str, Runs] = {}
-        ended_ids = {run.id for run in own.other_protocol}  # whose unfinished seeds do not stand for all
-        for run in (run for run in own.variants if run.id not in ended_ids):
+        for run in (run for run in own.variants if not _is_rest(run, own)):
             others.setdefault(f"{algorithm} {label(run)}", Runs()).short.append(run)
         for name, group in others.items():
             separate(group)
@@ -176,11 +175,17 @@ def measured_lines(algorithm: str, own: Runs, rlbench_runs: Runs, clock: Clock, 
     return [line for name, runs in groups.items() if (line := line_of(name, runs, clock))]
 
 
+def _is_rest(run: Run, own: Runs) -> bool:
+    """True of an unfinished seed of another protocol, of which others have ended: it does not stand for them."""
+    return run.id in {other.id for other in own.other_protocol if other.counts_in_full}
+
+
 def runs_not_drawn(cells: Mapping[CellKey, Runs], evidence: Evidence, *, by_name: bool) -> dict[CellKey, Runs]:
     """The runs of each cell that no curve of ``panels`` shows."""
     own, hidden = gather(evidence.own), dict[CellKey, Runs]()
     for key, runs in cells.items():
-        variants = [] if key in own and (by_name or not _runs_to_draw(own[key])) else runs.variants
+        is_drawn = key in own and (by_name or not _runs_to_draw(own[key]))
+        variants = [run for run in runs.variants if not is_drawn or _is_rest(run, own[key])]
         hidden[key] = replace(runs, short=runs.short if runs.complete else [], variants=variants)
     return hidden
 

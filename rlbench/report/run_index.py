@@ -110,7 +110,7 @@ class Runs:
 
     @property
     def all(self) -> tuple[Run, ...]:
-        """All runs without copies and the better of two records of a seed."""
+        """All runs without the better of two records of a seed, and without copies of scored ones."""
         return (*self.scored, *self.short, *self.other_protocol, *self.variants, *self.other_data, *self.other_versions)
 
     def conflicting(self, runs: Iterable[Run]) -> list[Run]:
@@ -141,10 +141,6 @@ def group_runs(runs: Iterable[Run]) -> dict[CellKey, Runs]:
         group.short = [run for run in group.short if run.status != "failed"]
         group.folders = {run.folder.parent for run in (*group.complete, *group.failed)}
         _drop_parts(group.complete, group.short, group.other_protocol, group.variants)
-        others = [run for run in group.other_protocol if run.status != "failed"]
-        for run in [r for r in group.other_protocol if r.status == "failed" and r.budget < group.budget]:
-            if failed_in_full(run, (other for other in others if other.id == run.id)) is None:
-                group.other_protocol.remove(run)
         for part in (group.other_protocol, group.variants):
             group.duplicates += keep_one(part, lambda r: (r.id, r.seed, r.data_file, r.env_versions))
         every_short = tuple({run.seed: run for run in group.short}.values())
@@ -205,19 +201,10 @@ def _sort(run: Run, runs: Runs) -> None:
         (runs.failed if run.status == "failed" else part).append(run)
     elif run.budget < default.budget.steps and run.id == default.model_copy(update={"budget": shorter}).id:
         runs.short.append(run)
-    elif counts and _differs_in_protocol(full := _with_budget(run, default), default):
-        runs.other_protocol.append(full)
+    elif counts and _differs_in_protocol(run, default):
+        runs.other_protocol.append(run)
     else:
         runs.variants.append(run)
-
-
-def _with_budget(run: Run, default: Spec) -> Run:
-    """The run itself, or a failed one of fewer steps with the settings and identity of the documented steps."""
-    if run.status != "failed" or run.budget >= default.budget.steps:
-        return run
-    spec = read_record(run.folder).spec
-    full = spec.model_copy(update={"budget": spec.budget.model_copy(update={"steps": default.budget.steps})})
-    return replace(run, id=full.id, settings=full.model_dump(mode="json"))
 
 
 def _differs_in_protocol(run: Run, default: Spec) -> bool:

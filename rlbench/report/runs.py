@@ -329,7 +329,7 @@ def _of_one_curve(group: Runs) -> None:
 
 
 def take_copies(part: list[Run]) -> list[Run]:
-    """Take from a part the runs with the losses of another one before them, and return these: they are its copies."""
+    """Take from runs of equal settings the copies, which have the losses of one before them, and return these."""
     first = {run.digest: run for run in reversed(part) if run.status != "failed"}
     copies = [r for r in part if r.has_learned and r.status != "failed" and first[r.digest] is not r]
     part[:] = [run for run in part if run not in copies]

@@ -29,6 +29,7 @@ from rlbench.signals import interruption_behind
 from rlbench.versions import version
 
 GROUP: Final = "rlbench.suites"
+DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)  # errors of metadata that are cut, or no text
 
 
 class Package(NamedTuple):
@@ -60,7 +61,7 @@ def entry_points(group: str) -> Iterator[tuple[Distribution, EntryPoint]]:
     """Yield the entry points of installed distributions; none of the current folder, or of damaged metadata."""
     for dist in _distributions():
         points: list[EntryPoint] = []
-        with suppress(ValueError, KeyError):  # a package of anybody, such as one whose installation was killed
+        with suppress(*DAMAGED):  # a package of anybody, such as one whose installation was killed
             entries = [point for point in dist.entry_points if point.group == group]
             points = entries if entries and dist.name and dist.version else []
         yield from ((dist, point) for point in points)
@@ -178,13 +179,14 @@ def _version(name: str) -> str:
     origin = Path(module.origin or "") if module else Path()  # also below an editable checkout with its environment
     owners = [dist for dist in every if file.search(_text(dist, "RECORD"))]
     for dist in owners or [dist for dist in every if _is_editable(dist, origin)]:
-        return dist.version
+        with suppress(*DAMAGED):
+            return dist.version
     raise UsageError(f"--import {name}: no installed package brings it; install it with pip")
 
 
 def _is_editable(dist: Distribution, origin: Path) -> bool:
     """Tell whether a distribution is an editable installation of the folder that holds ``origin``."""
-    with suppress(ValueError, TypeError, AttributeError):  # damaged
+    with suppress(*DAMAGED):
         url = json.loads(_text(dist, "direct_url.json") or "{}")
         folder = Path(unquote(urlsplit(url.get("url", "")).path))
         return bool(url.get("dir_info", {}).get("editable")) and origin.is_relative_to(folder)

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from rlbench.records.looks import DESIGN, DESIGNS, NAME, SHARED_ERROR_DESIGNS, L
 from rlbench.records.store import folder_of, read_record
 from rlbench.report.cells import Cell, every_cell
 from rlbench.report.pooled import pooled_rows
-from rlbench.report.reference_table import DATA
+from rlbench.report.reference_table import DATA, CellKey
+from rlbench.report.run_index import gather
+from rlbench.report.runs import read_run
 from rlbench.report.verdict import welch_test
 from rlbench.sweep.events import Ending
 from rlbench.sweep.plan import Job
@@ -131,6 +134,14 @@ def test_tables_show_the_looks_in_json_and_csv(record_run: Record) -> None:
 
 EQUAL = [1000.0, 999.9, 1000.1]
 """Reproduced at the first look."""
+
+
+def test_a_copied_seed_is_refused_before_training(record_run: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ended(record_run, EQUAL[:2])
+    key = CellKey(*KEY, "")
+    runs = replace(gather(Path("results"))[key], same_numbers=[read_run(folder / "seed=1")])
+    monkeypatch.setattr("rlbench.cli.until_decided.gather", lambda _: {key: runs})
+    assert "1 run has the numbers of another seed, so no look counts it; move" in stderr_of(DECIDE)
 
 
 def test_a_forged_look_holds_no_bad_seed_back(record_run: Record, tmp_path: Path) -> None:

@@ -267,23 +267,6 @@ def test_a_bad_seed_of_another_protocol_counts(
     assert run_command(f"check toy --results {results}")[0] == check_code
 
 
-@pytest.mark.parametrize(("later_code", "failures"), [("abc", 2), ("def", 1)])
-def test_a_failed_seed_of_fewer_steps_counts_in_another_protocol_until_the_code_changes(
-    later_code: str, failures: int, record_run: RecordRun, results: Path
-) -> None:
-    record = partial(record_run, suite="toy", task="Catch", sets=["protocol.episodes=192"])
-    for seed, score in enumerate((0.9, 0.95)):
-        record([score] * 13, seed=seed)
-    short = ["protocol.episodes=192", "budget.steps=8000"]
-    for seed in (2, 3):
-        record([0.9], seed=seed, status="failed", sets=short, environment={"commit": "abc"})
-    record([0.9] * 13, seed=3, environment={"commit": later_code})
-    (row,) = (each for each in every_cell(["toy"], results) if each.measured is not None)
-    assert row.measured.n == 4
-    assert f"{failures} of 4 runs failed" in row.note
-    assert run_command(f"check toy --results {results}")[0] == 5
-
-
 def test_reference_from_another_environment_is_not_compared() -> None:
     """The documented limit of 50 steps is a termination: a better score without it is no better algorithm."""
     row = cell(Path("results"), "goals", "ddpg+her", "FetchReach-v4")

@@ -121,13 +121,19 @@ def test_unfinished_seeds_beside_finished_ones_leave_parity_open(
     record_seeds(*([0.0, *[20.0 + 0.1 * seed] * 33] for seed in range(3)), **cell)
     peer(tmp_path, [20.0, 20.1, 20.2], ends=[end] * 3)
     words = []
-    for seed, means in ((None, []), (3, []), (4, [0.0])):
+    for seed, means, versions in ((None, [], None), (5, [0.0], "test/later"), (3, [], None), (4, [0.0], None)):
         if seed is not None:
-            record_run(means, seed=seed, status=None, **cell)
+            environment = {"env": {"env": versions}} if versions else {}
+            record_run(means, seed=seed, status=None, environment=environment, **cell)
         (row,) = parity_rows(with_imported(gather(results), results), ["mujoco"])
         words.append((row.word, row.distance is None, row.left_out))
-    below = "{} of rlbench below the step".format
-    assert words == [("ON PAR", False, ()), ("OPEN", True, (below("1 seed"),)), ("OPEN", True, (below("2 seeds"),))]
+    below, later = "{} of rlbench below the step".format, "1 run of rlbench in other versions of the environment"
+    assert words == [
+        ("ON PAR", False, ()),
+        ("OPEN", True, (later,)),
+        ("OPEN", True, (later, below("1 seed"))),
+        ("OPEN", True, (later, below("2 seeds"))),
+    ]
 
 
 def test_a_whole_and_a_shorter_curve_of_a_seed_count_once(rows: Rows, tmp_path: Path) -> None:

@@ -107,7 +107,9 @@ def test_plot_counts_them_where_there_is_nothing_to_draw(record_run: RecordRun) 
 def test_unfinished_seeds_of_another_protocol_are_not_drawn_in_the_place_of_all(record_run: RecordRun) -> None:
     for seed, status in enumerate(("done", "interrupted")):
         record_run((0.5,), suite="toy", task="Catch", seed=seed, sets=["protocol.episodes=128"], status=status)
-    assert "no finished run of toy to draw" in stderr_of("plot toy --results results --output x.svg", 2)
+    *notes, error = stderr_of("plot toy --results results --output x.svg", 2).splitlines()
+    assert notes == ["1 run of another protocol: left out", "1 run of other settings: left out"]
+    assert "no finished run of toy to draw" in error
 
 
 def test_bootstrap_intervals_of_fewer_than_five_seeds_are_not_drawn(

@@ -33,7 +33,7 @@ from rlbench.envs.gymnasium import ClassicVector, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
 from rlbench.report import reference_files, run_index
 from rlbench.suites import plugins
-from tests.commands import run_command, stderr_of, stdout_of
+from tests.commands import run_command, run_process, stderr_of, stdout_of
 from tests.conftest import RecordRun
 from tests.laws.source import ROOT
 from tests.reliability.run_one import carry, ending
@@ -403,6 +403,7 @@ def test_only_installed_packages_are_imported(site: Path) -> None:
     ("file", "content"),
     [
         ("entry_points.txt", b"\xff\xfe[rl"),
+        ("entry_points.txt", b"[rlbench.suites\ndamaged == "),
         ("METADATA", b"\xff\xfe\0"),
         ("METADATA", b"Name: damaged\n"),
         *(
@@ -422,6 +423,14 @@ def test_damaged_metadata_of_another_package_harm_no_command(file: str, content:
     assert plugins.import_package("whole") == plugins.Package("whole", "1.0")
     with pytest.raises(UsageError, match="no installed package brings it"):
         plugins.import_package("nobodys")
+
+
+def test_damaged_metadata_end_no_command_while_a_library_is_imported(site: Path) -> None:
+    """Pydantic reads the entry points of all packages, for plug-ins of its own."""
+    install(site, "damaged", "")
+    (site / "damaged-1.0.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[rl")
+    done = run_process([sys.executable, "-P", "-m", "rlbench", "list", "suites"], PYTHONPATH=f"{site}:{ROOT}")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_doctor_prints_one_row_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
