@@ -166,8 +166,7 @@ def _row(key: CellKey, runs: Runs) -> Parity | None:
     evaluations = [run for run in runs.imported_curves if run.origin.get("kind") == "evaluation"]
     peers, left_out = _peers([run for run in evaluations if run.has_curve])
     left_out += ("scores without steps",) * (not all(run.has_curve for run in evaluations))
-    files = {run.data_file for run in peers}
-    scored_runs = [run for run in runs.evaluated if run.data_file in files]
+    scored_runs = [run for run in runs.evaluated if run.data_file in {peer.data_file for peer in peers}]
     if runs.of_imported or len(peers) < MIN_SEEDS_A_SIDE or len(scored_runs) < MIN_SEEDS_A_SIDE:
         return None
     epoch = scored_runs[0].epoch

@@ -78,11 +78,11 @@ def test_a_cache_that_another_user_can_write_to_is_not_used(
         monkeypatch.setattr("os.getuid", lambda: cache.stat().st_uid + 1)
     monkeypatch.setenv(CACHE, str(cache))
     assert CompiledLoss(torch.neg).refusal is None
-    used = Path(os.environ[CACHE])
-    assert (used == cache) == (kind == "own")
-    if used != cache:
-        assert used.stat().st_mode & 0o777 == 0o700
-        used.rmdir()
+    folder = Path(os.environ[CACHE])
+    assert (folder == cache) == (kind == "own")
+    if folder != cache:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.rmdir()
 
 
 def test_without_a_cache_nothing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
