@@ -12,5 +12,6 @@ os.environ["OMP_MAX_ACTIVE_LEVELS"] = "1"
 # torch.compile reads them; they change numbers, which depend on the record alone, and an invalid one ends a command.
 for _name in [name for name in os.environ if name.startswith(("TORCHINDUCTOR_", "AOTINDUCTOR_", "AOT_INDUCTOR_"))]:
     del os.environ[_name]
-# pydantic reads it; its plug-ins are any installed package's, and damaged metadata of one would end every command.
+# pydantic and torch read them; their plug-ins are any package's, and damaged metadata of one would end every command.
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"

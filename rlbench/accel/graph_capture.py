@@ -259,12 +259,14 @@ def _cache_refusal() -> str | None:
 
     inductor's own is a folder in ``/tmp``, which another user can make beforehand.
     """
-    from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415 - takes a second
+    from torch._inductor import config  # noqa: PLC0415 - takes a second
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415 - as it
 
     try:
         state = Path(cache_dir()).lstat()
         if state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):  # a link has these modes, too
             os.environ[CACHE] = mkdtemp(prefix="rlbench-inductor-")
+            config.cpp_cache_precompile_headers = False  # they would lie in the folder of others all the same
             atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
     except OSError as error:
         return f"inductor has no cache ({error.strerror})"

@@ -148,7 +148,8 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
         records = run(record.spec, runtime, store, stop, data and data.seal)
         try:
             epoch, change = _compare_epochs(record, last, (epoch for epoch in records if isinstance(epoch, Epoch)))
-            if change is not None and (here := engines(store.folder)) != engines(record.folder):
+            here = set(engines(store.folder)) - set(engines(record.folder))
+            if change is not None and here:
                 raise UsageError(f"{record.folder}: its updates cannot be computed as recorded, here {', '.join(here)}")
         finally:
             if isinstance(records, Generator):

@@ -52,8 +52,9 @@ def plugins() -> dict[str, Plugin]:
     """Return the suites of installed distributions by name; of two of one name the first distribution's."""
     suites: dict[str, Plugin] = {}
     for dist, point in sorted(entry_points(GROUP), key=lambda pair: pair[0].name):
-        package = Package(point.module.partition(".")[0], dist.version)
-        suites.setdefault(point.name, Plugin(point.module, package, dist.name))
+        with suppress(*DAMAGED):
+            package = Package(point.module.partition(".")[0], dist.version)
+            suites.setdefault(point.name, Plugin(point.module, package, dist.name))
     return suites
 
 

@@ -77,7 +77,9 @@ def test_a_cache_that_another_user_can_write_to_is_not_used(
     if kind == "another user's":
         monkeypatch.setattr("os.getuid", lambda: cache.stat().st_uid + 1)
     monkeypatch.setenv(CACHE, str(cache))
-    assert CompiledLoss(torch.neg).refusal is None
+    with torch._inductor.config.patch(cpp_cache_precompile_headers=True):
+        assert CompiledLoss(torch.neg).refusal is None
+        assert torch._inductor.config.cpp_cache_precompile_headers == (kind == "own"), "they lie in torch's own folder"
     folder = Path(os.environ[CACHE])
     assert (folder == cache) == (kind == "own")
     if folder != cache:

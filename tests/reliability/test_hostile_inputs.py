@@ -219,9 +219,11 @@ def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
         ("_RLBENCH_COMPLETE", "complete_bash", "but not 'COMP_WORDS', which a shell sets with it; unset it"),
     ],
 )
-def test_a_variable_that_a_library_refuses_is_a_mistake_of_the_user(name: str, value: str, reason: str) -> None:
+def test_a_variable_that_a_library_refuses_is_a_mistake_of_the_user(
+    name: str, value: str, reason: str, tmp_path: Path
+) -> None:
     line = "-P -m rlbench run toy dqn --task Catch --smoke --results out"
-    done = run_process([sys.executable, *line.split()], **{name: value})
+    done = run_process([sys.executable, *line.split()], cwd=tmp_path, **{name: value})
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and reason in done.stderr
 
 

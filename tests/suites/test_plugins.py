@@ -404,6 +404,7 @@ def test_only_installed_packages_are_imported(site: Path) -> None:
     [
         ("entry_points.txt", b"\xff\xfe[rl"),
         ("entry_points.txt", b"[rlbench.suites\ndamaged == "),
+        ("entry_points.txt", b"[rlbench.suites]\ndamaged = damaged:x y z"),
         ("METADATA", b"\xff\xfe\0"),
         ("METADATA", b"Name: damaged\n"),
         *(
@@ -426,10 +427,11 @@ def test_damaged_metadata_of_another_package_harm_no_command(file: str, content:
 
 
 def test_damaged_metadata_end_no_command_while_a_library_is_imported(site: Path) -> None:
-    """Pydantic reads the entry points of all packages, for plug-ins of its own."""
+    """Pydantic and torch read the entry points of all packages, for plug-ins of their own."""
     install(site, "damaged", "")
     (site / "damaged-1.0.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[rl")
-    done = run_process([sys.executable, "-P", "-m", "rlbench", "list", "suites"], PYTHONPATH=f"{site}:{ROOT}")
+    program = "from rlbench.cli.app import main; import torch; main(['list', 'suites'])"
+    done = run_process([sys.executable, "-P", "-c", program], PYTHONPATH=f"{site}:{ROOT}")
     assert (done.returncode, done.stderr) == (0, "")
 
 
