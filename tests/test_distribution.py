@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -56,8 +55,7 @@ def test_the_wheel_has_every_file_of_the_package_and_only_these(built: Path) -> 
 
 
 def test_the_sdist_makes_the_same_wheel(built: Path, tmp_path: Path) -> None:
-    with tarfile.open(built / f"{SDIST}.tar.gz") as sdist:
-        sdist.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", str(built / f"{SDIST}.tar.gz"), "-C", str(tmp_path)], check=True)
     again = build(tmp_path / SDIST, tmp_path / "dist")
     assert (again / WHEEL).read_bytes() == (built / WHEEL).read_bytes()
 
