@@ -131,8 +131,9 @@ def _problem(cell: SequentialCell, runs: Runs) -> str:
     end = cell.design[-1].seeds
     if conflicting := runs.conflicting(runs.complete):
         return conflicting_remark(conflicting)
-    if runs.same_numbers:
-        return f"{copies_remark(len(runs.same_numbers))}, so no look counts it; move {runs.same_numbers[0].folder} away"
+    copies = [run for run in runs.same_numbers if run.id == cell.specs[0].id and run.seed < end]
+    if copies:
+        return f"{copies_remark(len(copies))}, so no look counts it; move {copies[0].folder} away"
     for run in runs.unfinished:
         if run.seed >= end:
             return SEED_BEYOND_DESIGN.format(run.seed, end)
