@@ -37,6 +37,8 @@ POLL: Final = 0.05  # seconds between two attempts to lock a folder
 REMEDIES: Final = {
     errno.EFBIG: "raise `ulimit -f`", errno.EMFILE: "raise `ulimit -n`",
     errno.ENOSPC: "free some space", errno.EDQUOT: "free some space",
+    # overlayfs renames no folder of a lower layer
+    errno.EXDEV: "a container's image holds it: put a copy of the results in their place (`cp -a`)",
 }  # fmt: skip
 MAX_BYTES: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 
@@ -174,10 +176,13 @@ def content(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or a folder's list of names."""
+    """Wait until the disk has a file, or a folder's list of names if it can wait for one."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not path.is_dir():  # as vboxsf answers for a folder
+            raise
     finally:
         os.close(handle)
 

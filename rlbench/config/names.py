@@ -72,12 +72,14 @@ def steps_text(steps: int) -> str:
 
 
 def parse_count(text: str | int, option: str = "--steps") -> int:
-    """Parse a number of steps: ``100000``, ``100_000``, ``1e5``, ``100k`` or ``1M``.
+    """Parse a number of steps: ``100000``, ``100_000``, ``100,000``, ``1e5``, ``100k`` or ``1M``.
 
     Raises:
         UsageError: the text is no whole number of at least 1.
     """
-    digits = str(text).replace("_", "").replace(",", "")
+    digits = str(text).replace("_", "")
+    if re.fullmatch(r"\d{1,3}(,\d{3})+", digits):  # any other comma may be a decimal one
+        digits = digits.replace(",", "")
     unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(digits[-1:], 1.0)
     with suppress(ValueError, OverflowError):
         count = round(float(digits[:-1] if unit > 1 else digits) * unit, 6)

@@ -78,7 +78,13 @@ def test_counts_are_parsed(text: str, count: int) -> None:
     assert parse_count(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "1.5", "1m", "k", "nan", "inf", "1e99", "1kM", "0x10", "many"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "0", "-5", "1.5", "1m", "k", "nan", "inf", "1e99", "1kM", "0x10", "many"),
+        *("1,5M", "0,5M", "2,5e3", "1,5", "12,34,567", "1,500k", "1000,000"),
+    ],
+)
 def test_invalid_counts_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"no whole number of steps; write it as"):
         parse_count(text)

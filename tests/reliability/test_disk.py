@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -238,6 +239,40 @@ def test_data_that_do_not_fit_are_refused_before_generation_or_download(tmp_path
     monkeypatch.setattr("rlbench.records.machine.available_memory", lambda: 4 * 106_000)
     assert "rlb-some: 0.5 MB of memory are needed" in stderr_of(command)
     assert not list(tmp_path.rglob("*.hdf5*"))
+
+
+def test_disk_without_fsync_of_folders_records_runs(tmp_path: Path, monkeypatch: Patch) -> None:
+    """The system answers EINVAL for a folder; for a file that is a fault of the disk."""
+    fsync = os.fsync
+
+    def refuse(handle: int) -> None:
+        if refuses_files or stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    refuses_files = False
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert main(words(tmp_path, "--quiet")) == 0
+    refuses_files = True
+    with pytest.raises(OSError, match="Invalid argument"):
+        disk.sync(only_run(tmp_path) / "spec.json")
+
+
+def test_folder_of_a_containers_image_that_cannot_be_renamed_is_named(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    """overlayfs answers EXDEV."""
+    assert main(words(tmp_path, "--until", "1", "--quiet")) == 0
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.is_dir() and not path.name.endswith(".tmp"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert main(words(tmp_path, "--quiet")) == 5
+    assert "checkpoint/resume: Invalid cross-device link; a container's image holds it" in capsys.readouterr().out
 
 
 def test_full_disk_leaves_the_reports_of_a_check_as_they_were(tmp_path: Path, capsys: Capture) -> None:
