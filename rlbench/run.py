@@ -79,8 +79,8 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
         previous = None if store.starts_over else _saved_numerics(store, device_of(runtime).type)
         trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
         store.start_over()
-        _take_over(trainer, previous, store)
-        recorder, has_begun = _Recorder(runtime, store, trainer), True
+        begin = _take_over(trainer, previous, store)
+        recorder, has_begun = _Recorder(runtime, store, trainer, begin), True
         yield trainer.progress()
         for record in trainer:
             if isinstance(record, Epoch):
@@ -114,8 +114,9 @@ def _clean_up_if_ended(store: Store) -> bool:
 class _Recorder:
     """Writes epochs and checkpoints of a running trainer to disk."""
 
-    def __init__(self, runtime: Runtime, store: Store, trainer: Trainer) -> None:
+    def __init__(self, runtime: Runtime, store: Store, trainer: Trainer, begin: int) -> None:
         self.spec, self.runtime, self.store, self.trainer = store.spec, runtime, store, trainer
+        self.begin = begin  # the first epoch of this process
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
         self._saved_at, self._segment = monotonic(), trainer.clock.steps // self.spec.budget.segment
@@ -124,7 +125,18 @@ class _Recorder:
         """Append an epoch, and keep its policy where it is the best so far."""
         _refuse_diverged(epoch, self.trainer)
         _store_epoch(self.store, epoch, self.trainer)
-        self.refusals = _note_refusals(self.store, self.trainer, self.refusals)
+        self._note_refusals()
+
+    def _note_refusals(self) -> None:
+        """Log once each reason why updates are eager after all, and record the engine that computes them."""
+        before, self.refusals = self.refusals, refusals(self.trainer.updater, self.trainer.learner)
+        for reason in self.refusals:
+            if reason not in before:
+                note(self.store.folder, {"event": "engine", "updates": f"eager: {reason}"})
+                engine = active_engine(self.trainer.updater, self.trainer.learner)
+                updates = f"{engine}: {reason.partition(' (')[0]}"  # the rest may name paths of this machine
+                self.store.environment = {**self.store.environment, "updates": updates}
+                self.store.note_resumption(self.begin)
 
     def has_reached_stop_score(self, record: Progress | Epoch) -> bool:
         """Return whether an epoch's evaluation reaches the score where the protocol stops."""
@@ -234,17 +246,22 @@ def _numerics(trainer: Trainer, device: str, store: Store) -> SavedNumerics:
     return SavedNumerics(device, torch.get_num_threads(), engine, json.dumps(rounding))
 
 
-def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -> None:
-    """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact."""
+def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -> int:
+    """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact.
+
+    Return the first epoch of this process.
+    """
     if previous is not None:
         _resume(trainer, store)
     elif store.epochs:
         _refuse_other_data(store)
     numerics = None if previous is None else _numerics(trainer, previous.device, store)
     same_engine = previous is not None and numerics is not None and previous.engine == numerics.engine
-    store.note_resumption(0 if previous is None else max(1, trainer.clock.epochs), same_engine=same_engine)
+    begin = 0 if previous is None else max(1, trainer.clock.epochs)
+    store.note_resumption(begin, same_engine=same_engine)
     if previous != numerics:
         trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
+    return begin
 
 
 def _refuse_other_data(store: Store) -> None:
@@ -314,15 +331,6 @@ def _store_epoch(store: Store, epoch: Epoch, trainer: Trainer) -> None:
     if epoch.evaluated is not None and (best is None or epoch.evaluated.mean > best):
         checkpoint.save(folder, _policy_state(store, trainer, trainer.evaluated_policy, epoch.number))
         store.best = folder
-
-
-def _note_refusals(store: Store, trainer: Trainer, before: tuple[str, ...]) -> tuple[str, ...]:
-    """Log once each reason why updates are eager although the record names another engine."""
-    reasons = refusals(trainer.updater, trainer.learner)
-    for reason in reasons:
-        if reason not in before:
-            note(store.folder, {"event": "engine", "updates": f"eager: {reason}"})
-    return reasons
 
 
 def _origin(store: Store, epochs: int) -> State:

@@ -14,7 +14,7 @@ from rlbench.cli.inline import environment_of
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
 from rlbench.records import attempts
-from rlbench.records.store import folder_of
+from rlbench.records.store import folder_of, read_record
 from rlbench.run import run
 from rlbench.signals import Stop
 from tests.accel.graph_tape import GraphRecorder
@@ -98,6 +98,8 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
         updates_noted = [line["updates"] for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
         assert len(updates_noted) == (kind == "compiled")
         assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in updates_noted)
+        recorded = read_record(store.folder).environment.get("updates")
+        assert recorded == ("eager: could not be compiled" if kind == "compiled" else None)
     assert environment["compiled"] == environment["eager"]
 
 

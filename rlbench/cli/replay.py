@@ -19,7 +19,6 @@ from rlbench.cli.preflight import check_memory
 from rlbench.config.overrides import flatten
 from rlbench.config.run import MAX_THREADS, EngineName, Runtime
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError, suggest_path
-from rlbench.records.attempts import engines
 from rlbench.records.files import refuse_links
 from rlbench.records.store import Record, Store, read_record
 from rlbench.records.types import Epoch, plain
@@ -148,9 +147,8 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
         records = run(record.spec, runtime, store, stop, data and data.seal)
         try:
             epoch, change = _compare_epochs(record, last, (epoch for epoch in records if isinstance(epoch, Epoch)))
-            here = set(engines(store.folder)) - set(engines(record.folder))
-            if change is not None and here:
-                raise UsageError(f"{record.folder}: its updates cannot be computed as recorded, here {', '.join(here)}")
+            if change is not None and (here := store.environment.get("updates")):
+                raise UsageError(f"{record.folder}: its updates cannot be computed as recorded, here {here}")
         finally:
             if isinstance(records, Generator):
                 records.close()

@@ -77,13 +77,8 @@ def read_attempts(folder: Path) -> list[dict[str, object]]:
     return lines_read
 
 
-def engines(folder: Path) -> list[str]:
-    """Return the engines of a run's updates that are not the one of its record, each with the reason."""
-    return sorted({str(line.get("updates")) for line in read_attempts(folder) if line.get("event") == "engine"})
-
-
 class Resumption(BaseModel):
-    """A process that resumed a run on another machine or with other versions; other keys of its line are ignored."""
+    """A process that resumed a run elsewhere, or whose engine failed when tried; other keys of its line are ignored."""
 
     epoch: int  # the first that this process trained
     environment: dict[str, object]  # the values that differ

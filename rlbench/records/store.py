@@ -170,7 +170,6 @@ class Store:
         self.results = folder  # below it no folder may be a link
         self._epochs: list[Epoch] = []
         self._size = 0  # bytes of epochs.jsonl
-        self._resumes = False  # the run of a former process
         self.crash: IO[str] | None = None  # open for the last messages of a dying process
         self.crash_reason: str | None = None  # why the attempt before this one ended, where it crashed
         self.best: Path | None = None  # the checkpoint of the best policy, where there is one
@@ -254,10 +253,9 @@ class Store:
             self._begin()
 
     def note_resumption(self, epoch: int, *, same_engine: bool = False) -> None:
-        """Add to the record what differs in this process's environment, if it resumes a run, from ``epoch`` on."""
-        if self._resumes:
-            note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
-            self.environment_sums = self._read_environment_sums()
+        """Add to the record what differs in this process's environment from ``epoch`` on."""
+        note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
+        self.environment_sums = self._read_environment_sums()
 
     def replaces(self, epoch: Epoch) -> bool:
         """True if ``append`` would replace recorded epochs."""
@@ -378,7 +376,6 @@ class Store:
         refuse_other_run(record, self.spec)
         self._epochs = list(record.epochs)
         if record.outcome is None or record.outcome.status == "interrupted":
-            self._resumes = True
             self.best = best if (best := self.folder / "checkpoint" / "best").exists() else None
             if lines.exists():
                 disk.open_append(lines).close()  # a hard link is refused now, not after an epoch

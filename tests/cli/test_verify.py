@@ -13,7 +13,7 @@ from rlbench import checkpoint
 from rlbench import run as training
 from rlbench.cli.app import main
 from rlbench.config.run import Runtime, Spec
-from rlbench.records import aside, attempts, files, store
+from rlbench.records import aside, files, store
 from rlbench.report.integrity import verify_records
 from rlbench.report.reference_table import DATA
 from tests.commands import json_of, run_process, stderr_of, stdout_of
@@ -214,11 +214,22 @@ def test_replay_without_the_recorded_engine_is_no_difference(tmp_path: Path, mon
     assert main([*words, "--results", str(tmp_path)]) == 0
     (folder,) = (path.parent for path in tmp_path.rglob("spec.json"))
     reseal(folder / "epochs.jsonl", lambda line: line["updated"] and line["updated"].update(loss=0.5))
-    attempts.note(folder, {"event": "engine", "updates": "eager: planted"})
     assert "differs in updated.loss" in stdout_of(f"verify --replay {folder} --epochs 1", 3)
     monkeypatch.setattr("rlbench.accel.graph_capture._cache_refusal", lambda: "no cache")
     error = stderr_of(f"verify --replay {folder} --epochs 1", 2)
     assert "its updates cannot be computed as recorded, here eager: no cache" in error
+
+
+def test_run_whose_updates_fell_back_to_eager_is_replayed_eagerly(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("rlbench.assembly.engine.shutil.which", lambda name: name)
+    words = ["run", "toy", "dqn", "Catch", "--smoke", "--quiet", "--update-engine", "compiled", "--device", "cpu"]
+    with monkeypatch.context() as patched:
+        patched.setattr("rlbench.accel.graph_capture._cache_refusal", lambda: "no cache (/home/somebody/x)")
+        assert main([*words, "--results", str(tmp_path)]) == 0
+    (path,) = tmp_path.rglob("spec.json")
+    assert files.read_sealed(path)["environment"]["updates"] == "compiled" and "somebody" not in path.read_text()
+    monkeypatch.setattr(torch, "compile", lambda plain, **_: lambda *args: 2 * plain(*args))
+    assert "equal to the bit" in stdout_of(f"verify --replay {path.parent} --epochs 1")
 
 
 def test_replay_ignores_times(folder: Path) -> None:
