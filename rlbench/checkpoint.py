@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -129,6 +130,8 @@ def _write(folder: Path, state: State) -> None:
             raise ResourceExhausted(
                 f"{path}: {error}; free some space and run the same command again: it resumes"
             ) from None
+        with suppress(PermissionError):  # of a disk without modes
+            path.chmod(folder.stat().st_mode & 0o666)  # as all files here; safetensors' are its user's alone
         disk.sync(path)
         faults.point("checkpoint.shard")
         sums[path.name] = manifest.sha256_of(path)

@@ -46,6 +46,16 @@ def test_loaded_state_equals_the_saved_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_umask_decides_who_reads_the_files(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        checkpoint.save(tmp_path / "c", {"weight": torch.zeros(2)})
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "c").iterdir()} == {0o666 & ~umask}
+
+
 def test_a_large_tensor_is_split_over_files_and_put_together_in_order(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(checkpoint, "SHARD_BYTES", 16)
     state = {**tree(), "rows": torch.arange(200, dtype=torch.uint8).view(100, 2)}
