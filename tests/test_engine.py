@@ -98,8 +98,8 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
         updates_noted = [line["updates"] for line in attempts.read_attempts(store.folder) if line["event"] == "engine"]
         assert len(updates_noted) == (kind == "compiled")
         assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in updates_noted)
-        recorded = read_record(store.folder).environment.get("updates")
-        assert recorded == ("eager: could not be compiled" if kind == "compiled" else None)
+        updates = read_record(store.folder).environment.get("updates")
+        assert updates == ("eager: could not be compiled" if kind == "compiled" else None)
     assert environment["compiled"] == environment["eager"]
 
 
