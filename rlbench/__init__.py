@@ -10,7 +10,8 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["OMP_DYNAMIC"] = "FALSE"
 os.environ["OMP_MAX_ACTIVE_LEVELS"] = "1"
 # torch.compile reads them; they change numbers, which depend on the record alone, and an invalid one ends a command.
-for _name in [name for name in os.environ if name.startswith(("TORCHINDUCTOR_", "AOTINDUCTOR_", "AOT_INDUCTOR_"))]:
+_INDUCTOR = ("TORCHINDUCTOR_", "AOTINDUCTOR_", "AOT_INDUCTOR_", "TORCH_COMPILE_OVERRIDE_")
+for _name in [name for name in os.environ if name.startswith(_INDUCTOR)]:
     del os.environ[_name]
 # pydantic and torch read them; their plug-ins are any package's, and damaged metadata of one would end every command.
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import metadata
 
+from rlbench.errors import UsageError
+
 
 @cache
 def version(package: str) -> str:
@@ -12,5 +14,14 @@ def version(package: str) -> str:
 
     Raises:
         PackageNotFoundError: it is not installed.
+        UsageError: one folder has metadata of two versions of it, as an upgrade that was broken off leaves them.
     """
-    return metadata.version(package)
+    installed = [*metadata.distributions(name=package)]
+    if not installed:
+        raise metadata.PackageNotFoundError(package)
+    folder = installed[0].locate_file("")
+    versions = {str(each.version) for each in installed if each.locate_file("") == folder}
+    if len(versions) > 1:
+        remedy = f"uninstall {package} until it is gone, and install it again"
+        raise UsageError(f"{folder}: has metadata of {package} {' and '.join(sorted(versions))}; {remedy}")
+    return installed[0].version

@@ -80,7 +80,8 @@ def _read(path: Path, spec: Spec, task: OfflineTask, sha256: str) -> LoadedData:
         limit = None if steps is None else min(SMOKE, int((~steps.final).sum()))
         return LoadedData(recording_reader.read_recording(path, limit, max_bytes=max_bytes), sha256)
     made_here = "rlbench" in loader.dataset_metadata(path)
-    data = loader.load_dataset(path, task.data, max_bytes=available_memory())
+    features = OBS_WIDTHS.get(task.world.id)
+    data = loader.load_dataset(path, task.data, features=features, max_bytes=available_memory())
     return LoadedData(data, sha256, made_here)
 
 
@@ -233,7 +234,7 @@ def recorded_on(metadata: Mapping[str, str], name: str, path: Path) -> str | Non
 
 
 def check_compatibility(task: OfflineTask, data: Dataset, info: EnvInfo, *, normalized: bool) -> Dataset:
-    """Data in the environment's units: actions in [−1, 1] unless already ``normalized``; Ant's without zero columns.
+    """Data in the environment's units: actions in [−1, 1] unless already ``normalized``.
 
     Raises:
         RefusedFile: their shapes or actions are not those of the environment.
@@ -245,7 +246,6 @@ def check_compatibility(task: OfflineTask, data: Dataset, info: EnvInfo, *, norm
         raise RefusedFile(
             f"{task.data}: holds discrete actions, {task.world.id} has continuous ones; choose another task"
         )
-    data = _without_contact_forces(data, OBS_WIDTHS.get(task.world.id))
     theirs = data.obs.shape[1], data.action.shape[1]
     ours = info.obs_shape[0], len(info.actions.low)
     if theirs != ours:
@@ -254,13 +254,6 @@ def check_compatibility(task: OfflineTask, data: Dataset, info: EnvInfo, *, norm
             f"{task.world.id} has {ours[0]} and {ours[1]}; choose the task that was recorded"
         )
     return data if normalized else _normalize_actions(data, info.actions)
-
-
-def _without_contact_forces(data: Dataset, width: int | None) -> Dataset:
-    """The data with observations cut to their first ``width`` numbers, if all others are 0."""
-    if width is None or data.obs.shape[1] <= width or data.obs[:, width:].any():
-        return data
-    return data._replace(obs=data.obs[:, :width].copy())
 
 
 def _normalize_actions(data: Dataset, box: Box) -> Dataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from time import sleep
 from typing import Annotated, Final, TypeAlias
 
@@ -135,7 +137,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         warnings.showwarning = lambda *_, **__: None  # they quote texts of files, and an error is one line
     try:
         _refuse_empty(words)
-        code = _run_command([w for w in words if w != "--debug"])
+        os.environ.update({n: _expand_home(text) for n, text in os.environ.items() if n.startswith("RLBENCH_")})
+        code = _run_command([_expand_home(word) for word in words if word != "--debug"])
     except typer.TyperException as error:
         print_error(mistyped(error))
         return error.exit_code
@@ -166,6 +169,12 @@ def _run_command(words: list[str]) -> object:
         if (interruption := interruption_behind(error)) is None:
             raise
         raise interruption from None
+
+
+def _expand_home(word: str) -> str:
+    """Expand ``~/`` of a path where no shell does: behind ``--results=``, in quotes, and in files of variables."""
+    match = re.fullmatch(r"(|--[\w-]+=)(~/.*)", word, re.DOTALL)
+    return f"{match[1]}{Path(match[2]).expanduser()}" if match else word
 
 
 def _refuse_empty(words: Sequence[str]) -> None:

@@ -139,13 +139,15 @@ def _has_rom(game: str) -> bool:
 
 def _package(name: str, requirement: str, purpose: str = "") -> Finding:
     """A package that runs need, or one with a ``purpose`` that they do without."""
-    from importlib.metadata import version
-
     from rlbench.envs.opengl import import_remedy
+    from rlbench.versions import version
 
     module = _try_import(name)
     if isinstance(module, ModuleType):
-        return Finding("ok", name, version(name))
+        try:
+            return Finding("ok", name, version(name))
+        except UsageError as error:
+            return Finding("missing", name, str(error))
     if purpose:
         return Finding("optional", name, f"{module}; {purpose}: `{INSTALL} '{requirement}'`")
     backend = import_remedy() if name in IMPORT_OPENGL else None

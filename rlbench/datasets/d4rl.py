@@ -28,17 +28,20 @@ ROWS: Final = 4096  # of a chunk
 COLUMNS: Final = {"observations": 2, "actions": 2, "rewards": 1, "terminals": 1}  # of every file, and their ranks
 
 
-def read_d4rl(path: Path, *, limit: int | None = None, max_bytes: int | None = None) -> Dataset:
+def read_d4rl(
+    path: Path, *, limit: int | None = None, features: int | None = None, max_bytes: int | None = None
+) -> Dataset:
     """Read a whole file, each observation once, which halves the memory.
 
     ``limit``: steps after which the task truncates an episode, for files that store neither ``timeouts`` nor
-    ``next_observations`` (D4RL's version 0). ``max_bytes``: bytes of memory for the arrays.
+    ``next_observations`` (D4RL's version 0). ``features``: numbers that an observation keeps if all others are 0.
+    ``max_bytes``: bytes of memory for the arrays.
 
     Raises:
         RefusedFile: a key is missing, damaged, of the wrong type or shape, or holds NaN; the message names it.
     """
     with hdf5.open_file(path, max_bytes=max_bytes) as file:
-        obs = hdf5.read_numbers(file, "observations", rank=2)
+        obs = _read_observations(file, features)
         has_next_obs, has_timeouts = hdf5.has_key(file, "next_observations"), hdf5.has_key(file, "timeouts")
         for key in ("rewards", "terminals", *(["timeouts"] if has_timeouts else [])):
             if (rows := hdf5.array_shape(file, key, 1)[0]) != len(obs):  # before it is read: a header claims any number
@@ -105,12 +108,26 @@ def provenance(path: Path) -> dict[str, str]:
     return {key: text for key, value in metadata.items() if (text := _text(value)) is not None}
 
 
+def _read_observations(file: h5py.File, features: int | None) -> NDArray[np.float32]:
+    """Observations ``[N, F]``; their first ``features`` numbers if all others are 0."""
+    rows, width = hdf5.array_shape(file, "observations", 2)
+    if features is None or width <= features:
+        return hdf5.read_numbers(file, "observations", rank=2)
+    obs = np.empty((rows, features), np.float32)
+    for start, piece in hdf5.read_chunks(file, "observations", (rows, width)):
+        if piece[:, features:].any():
+            return hdf5.read_numbers(file, "observations", rank=2)
+        obs[start : start + len(piece)] = piece[:, :features]
+    return obs
+
+
 def _ends(
     file: h5py.File, obs: NDArray[np.float32], marks: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
     """The steps with ``marks`` and those that do not lead to the next row, ``[N]``, and their next observations."""
-    last, final_obs = np.ones(len(obs), np.bool_), []
-    for start, piece in hdf5.read_chunks(file, "next_observations", obs.shape):
+    last, final_obs, shape = np.ones(len(obs), np.bool_), [], hdf5.array_shape(file, "observations", 2)
+    for start, wide_piece in hdf5.read_chunks(file, "next_observations", shape):
+        piece = wide_piece[:, : obs.shape[1]]
         rows, follow = slice(start, start + len(piece)), obs[start + 1 : start + len(piece) + 1]
         last[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
         last[rows] |= marks[rows]

@@ -13,10 +13,13 @@ from rlbench.errors import RefusedFile, UsageError
 SIZE_TOLERANCE = 0.05  # of D4RL's number of steps, which it rounds
 
 
-def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None = None) -> Dataset:
+def load_dataset(
+    path: Path, name: str | None = None, *, features: int | None = None, max_bytes: int | None = None
+) -> Dataset:
     """Read the steps of D4RL's file, Minari's folder or recorded games at ``path``, the data set ``name``.
 
-    ``max_bytes``: bytes of memory for the arrays.
+    ``features``: numbers that an observation of D4RL's file keeps if all others are 0. ``max_bytes``: bytes of memory
+    for the arrays.
 
     Raises:
         RefusedFile: it cannot be read, or it is not the D4RL set of that name.
@@ -26,15 +29,13 @@ def load_dataset(path: Path, name: str | None = None, *, max_bytes: int | None =
     if (folder := _minari_folder(path)) is not None:
         return minari.read_minari(folder, max_bytes=max_bytes)
     entry = catalogue.d4rl().get(name or "")
-    dataset = d4rl.read_d4rl(path, limit=entry.limit if entry else None, max_bytes=max_bytes)
     if entry:
-        widths = {"observations": (dataset.obs, entry.features), "actions": (dataset.action, entry.actions)}
-        for key, (array, width) in widths.items():
-            if width is not None and array.shape[1] != width:
-                raise RefusedFile(
-                    f"{path}: {key}: {array.shape[1]} numbers a step, {entry.name} has {width}; it is another data set"
-                )
-    return dataset
+        widths = zip(("observations", "actions"), d4rl.widths(path), (entry.features, entry.actions), strict=True)
+        for key, theirs, width in widths:
+            if width not in {None, theirs}:
+                problem = f"{path}: {key}: {theirs} numbers a step, {entry.name} has {width}"
+                raise RefusedFile(f"{problem}; it is another data set")
+    return d4rl.read_d4rl(path, limit=entry.limit if entry else None, features=features, max_bytes=max_bytes)
 
 
 def check_size(path: Path, name: str) -> None:

@@ -238,7 +238,7 @@ def folders(results: Path) -> Iterator[Path]:
     if results.exists() and not results.is_dir():
         raise UsageError(f"{results}: not a folder; choose a folder of records with --results")
     for root, names, file_names in disk.walk(results, onerror=_refuse_unreadable):
-        names[:] = sorted(name for name in names if not name.startswith("."))
+        names[:] = sorted(name for name in names if not name.startswith(".") and name != "lost+found")  # of a disk
         folder = results.resolve() if Path(root) == results else Path(root)  # ``.`` and a link have names of their own
         in_run = _is_run(folder)
         for name in () if in_run else file_names:  # a run's readers refuse what they need

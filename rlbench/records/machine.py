@@ -52,7 +52,7 @@ def environment(**more: object) -> dict[str, object]:
         "cpu": processor(),
         "vector_instructions": vector_instructions(),
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
-        "memory": psutil.virtual_memory().total,
+        "memory": _memory()[0],
         "packages": {name: number for name in PACKAGES if (number := _version(name)) is not None},
         "command": " ".join([Path(sys.argv[0]).name, *map(_public, sys.argv[1:])]),
         **more,
@@ -121,7 +121,17 @@ def commit() -> str | None:
 
 def available_memory() -> int:
     """Bytes of memory for a new process: free on the machine, and in every control group around this process."""
-    return min([psutil.virtual_memory().available, *_free_in_control_groups()])
+    return min([_memory()[1], *_free_in_control_groups()])
+
+
+def _memory() -> tuple[int, int]:
+    """Bytes of the machine's memory, and the available ones; the free ones where /proc does not tell."""
+    try:
+        memory = psutil.virtual_memory()
+    except OSError:  # systemd's ProcSubset=pid hides /proc/meminfo
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+    return memory.total, memory.available
 
 
 def threads() -> dict[str, str]:

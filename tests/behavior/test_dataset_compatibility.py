@@ -108,18 +108,17 @@ def test_actions_in_the_environments_own_units_are_brought_to_where_they_are_sen
         assert action.dtype == np.float32
 
 
-def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_zero() -> None:
-    ant, info = task("Ant-v4"), describe(suites.spec("offline", "il", "Ant-v4", dataset="mine"))
-    obs = np.zeros((5, 111), np.float32)
-    obs[:, :27] = np.arange(27)
-    ends = np.zeros(5, np.bool_)
-    dataset = Dataset(obs, np.zeros((5, 8), np.float32), np.ones(5, np.float32), ends, ends, ends)
-    match = check_compatibility(ant, dataset, info, normalized=False)
-    assert match.obs.shape == (5, 27)
-    np.testing.assert_array_equal(match.obs[3], np.arange(27, dtype=np.float32))
-    dataset.obs[2, 100] = 1e-3
+def test_the_contact_forces_that_ant_does_not_show_are_left_out_where_they_are_zero(tmp_path: Path) -> None:
+    spec = suites.spec("offline", "il", "Ant-v4", dataset="mine")
+    for force in (0.0, 1e-3):
+        with h5py.File(path := flat(tmp_path / f"{force}.hdf5", 111, 8), "r+") as file:
+            for key in ("observations", "next_observations"):
+                file[key][:, 27:] = 0.0
+                file[key][2, 100] = force
+        match = load_data(spec, spec.task, Runtime(device="cpu", threads=1, dataset=str(path)))
+        assert match.data.obs.shape[1] == (111 if force else 27) and (match.data.obs[:, :27] == 0.5).all()
     with pytest.raises(RefusedFile, match="111 and 8 dimensions, Ant-v4 has 27 and 8"):
-        check_compatibility(ant, dataset, info, normalized=False)
+        check_compatibility(spec.task, match.data, describe(spec), normalized=False)
 
 
 def test_a_range_that_is_not_about_zero_is_moved_too() -> None:

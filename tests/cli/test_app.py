@@ -310,3 +310,16 @@ def test_a_signal_that_breaks_compiled_code_ends_the_command(
         monkeypatch.setattr("rlbench.cli.app.print_text", print_text)
         assert main(["--version"]) == code
         assert "internal error" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--output=~/c.csv", "~/c.csv"])
+def test_a_path_in_the_home_folder_is_found_where_no_shell_expands_it(
+    word: str, record_run: RecordRun, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    record_run([0.5], suite="toy", task="Catch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "results").rename(tmp_path / "home")
+    monkeypatch.setenv("RLBENCH_RESULTS", "~/")
+    stdout_of(["export", "csv", "toy", *(["--output"] if word.startswith("~") else []), word])
+    assert "Catch" in (tmp_path / "home" / "c.csv").read_text() and not (tmp_path / "~").exists()

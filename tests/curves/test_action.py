@@ -17,9 +17,11 @@ SCRIPT = dedent(TEXT.split("      run: |\n")[-1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("score", "strict", "code"), [(3_550.0, "True", 0), (100.0, "false", 3)])
+@pytest.mark.parametrize(
+    ("score", "strict", "cells", "code"), [(3_550.0, "True", "mujoco/sac", 0), (100.0, "false", "mujoco/S-AC ", 3)]
+)
 def test_the_step_writes_the_table_and_fails_below_the_reference(
-    score: float, strict: str, code: int, tmp_path: Path
+    score: float, strict: str, cells: str, code: int, tmp_path: Path
 ) -> None:
     rows = [f"Hopper-v4,{seed},{step},{score + seed}" for seed in range(10) for step in (500_000, 1_000_000)]
     (tmp_path / "my runs.csv").write_text("\n".join(["task,seed,step,return", *rows]))
@@ -29,7 +31,7 @@ def test_the_step_writes_the_table_and_fails_below_the_reference(
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "FILES": "\nmy runs.csv\n",
-        "CELLS": "mujoco/sac",
+        "CELLS": cells,
         "TASK": "",
         "FORMAT": "auto",
         "STRICT": strict,

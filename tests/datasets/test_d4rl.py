@@ -36,6 +36,18 @@ def test_columns_are_read_unchanged_with_every_next_observation_in_the_row_behin
     assert list(np.flatnonzero(dataset.truncated[live])) == [13, 24]
 
 
+def test_zeros_behind_the_features_are_not_read(columns: D4RLArrays, write_flat: WriteFlat) -> None:
+    width, plain = columns["observations"].shape[1], read_d4rl(write_flat(columns))
+    for number in (0.0, 1.0):
+        wide = {
+            key: np.pad(columns[key], ((0, 0), (0, 5)), constant_values=number)
+            for key in ("observations", "next_observations")
+        }
+        dataset = read_d4rl(write_flat({**columns, **wide}), features=width)
+        assert dataset.obs.shape[1] == (width + 5 if number else width)
+        assert all((a == b).all() for a, b in zip(dataset._replace(obs=dataset.obs[:, :width]), plain, strict=True))
+
+
 def test_step_both_terminated_and_truncated_counts_as_terminated(columns: D4RLArrays, write_flat: WriteFlat) -> None:
     dataset = read_d4rl(write_flat(columns, timeouts=np.ones(30, np.bool_)))
     assert list(np.flatnonzero(dataset.terminated[~dataset.final])) == [3, 14]

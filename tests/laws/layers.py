@@ -33,6 +33,7 @@ SIDEWAYS: Final = {
     ("disk", "errors"),
     ("disk", "faults"),
     ("signals", "errors"),
+    ("versions", "errors"),
     ("__main__", "cli"),
 }  # within a layer, in this direction only
 FORBIDDEN: Final = {("algorithms", "buffers"), ("algorithms", "envs")}  # exceptions: lower, but not importable

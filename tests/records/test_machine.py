@@ -4,12 +4,16 @@ import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 import rlbench
+from rlbench.cli.doctor import _package
+from rlbench.errors import UsageError
 from rlbench.records import machine
 from rlbench.run import ROUNDING_FACTORS
+from rlbench.versions import version
 from tests.conftest import Patch
 
 
@@ -53,7 +57,7 @@ def test_memory_is_free_below_the_limits_of_control_groups(
         f"{group}/memory.stat": f"{names[2]} {files}\n",
     }
     values |= {f"{group}/{names[0]}": f"{limit}\n", f"{group}/{names[1]}": f"{usage}\n"}
-    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=64))
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(total=64, available=64))
     monkeypatch.setattr(machine, "_kernel_text", lambda path: values.get(path, ""))
     assert machine.available_memory() == expected
 
@@ -227,3 +231,25 @@ def test_tunables_of_the_c_library_that_choose_no_instructions_are_not_recorded(
 def test_variables_that_choose_another_instruction_set_are_recorded(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv(name, "AVX")
     assert machine.threads()[name] == "AVX" and name in ROUNDING_FACTORS
+
+
+def test_memory_is_known_where_proc_has_processes_alone(monkeypatch: Patch) -> None:
+    """As under systemd's ProcSubset=pid."""
+    total = machine.psutil.virtual_memory().total
+    monkeypatch.setattr(machine.psutil, "virtual_memory", Mock(side_effect=FileNotFoundError("/proc/meminfo")))
+    assert machine.environment()["memory"] == total
+    assert 0 < machine.available_memory() <= total
+
+
+def test_metadata_of_two_versions_in_one_folder_are_refused(tmp_path: Path, monkeypatch: Patch) -> None:
+    for folder, number in (("a", "2.0"), ("b", "1.0"), ("b", "3.0")):
+        metadata = tmp_path / folder / f"evtwice-{number}.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: evtwice\nVersion: {number}\n")
+    monkeypatch.syspath_prepend(tmp_path / "b")
+    with pytest.raises(UsageError, match=r"b: has metadata of evtwice 1\.0 and 3\.0; uninstall evtwice"):
+        version("evtwice")
+    (tmp_path / "b" / "evtwice.py").touch()
+    assert "1.0 and 3.0" in _package("evtwice", "evtwice").detail
+    monkeypatch.syspath_prepend(tmp_path / "a")
+    assert version("evtwice") == "2.0", "the folder that Python searches first decides"

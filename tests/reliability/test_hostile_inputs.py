@@ -191,6 +191,7 @@ def test_a_user_s_settings_of_matplotlib_change_no_figure(tmp_path: Path) -> Non
 
 def test_variables_of_inductor_change_no_number_and_end_no_command(tmp_path: Path) -> None:
     settings = {"TORCHINDUCTOR_USE_FAST_MATH": "1", "AOTINDUCTOR_REPRO_LEVEL": "no number"}
+    settings |= {"TORCH_COMPILE_OVERRIDE_BACKENDS": "0:eager"}
     (tmp_path / "torchinductor_me").mkdir()
     (tmp_path / "torchinductor_me").chmod(0o777)
     program = "import rlbench, torch._inductor.config as c; print(c.use_fast_math); "

@@ -270,3 +270,9 @@ def test_row_counts_runs_on_the_file_with_most_complete_runs(record_run: RecordR
         offline_run(record_run, file, seed=seed)
     (runs,) = gather(results).values()
     assert ([run.seed for run in runs.complete], [run.seed for run in runs.other_data]) == ([1, 2], [0])
+
+
+def test_lost_and_found_of_a_disk_is_no_folder_of_records(record_run: RecordRun, results: Path) -> None:
+    folder = record_run([0.5], suite="toy", task="Catch")
+    (results / "lost+found").symlink_to(results.parent)  # as unreadable as a folder of root
+    assert [*folders(results)] == [folder]
