@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -32,8 +32,7 @@ def remarks(group: Runs) -> Iterator[str]:
         yield f"{'tested by' if group.looks.count else 'not tested before'} {group.looks}{later}"
     if group.lost_seeds:
         yield f"looks.json counts a look at seeds that have not ended: {', '.join(map(str, group.lost_seeds))}"
-    earlier = [attempt for run in runs for attempt in run.attempts]
-    if earlier:
+    if earlier := [attempt for run in runs for attempt in run.attempts]:
         failed = sum(attempt.status == "failed" for attempt in earlier)
         yield f"{count_text(len(earlier), 'attempt')} put aside ({failed} failed)"
     if group.other_data:
@@ -121,8 +120,8 @@ def imported_remarks(runs: Runs, parity: str = "") -> Iterator[str]:
         yield f"{' and '.join(kinds)} returns, the reference's are of the other kind"
 
 
-def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
-    """Versions in which runs of one cell differ, and runs of several commits or of uncommitted code."""
+def _version_differences(runs: Sequence[Run]) -> Iterator[str]:
+    """Versions in which runs of one cell differ; inexact resumes; runs of several commits or of uncommitted code."""
     every = [[environment for environment in run.environments if environment] for run in runs]
     versions: dict[str, set[str]] = defaultdict(set)
     for environment in chain.from_iterable(every):
@@ -132,9 +131,10 @@ def _version_differences(runs: Iterable[Run]) -> Iterator[str]:
             versions[name] |= {str(texts[name])} if name in texts else set()
     if mixed := [f"{name} {' and '.join(sorted(texts))}" for name, texts in versions.items() if len(texts) > 1]:
         yield f"made with {', '.join(mixed)}"
+    if inexact := sum(bool(run.inexact) for run in runs):
+        yield f"{count_text(inexact, 'run')} resumed inexactly"
     commits = [{str(each.get("commit")).removesuffix("+dirty") for each in environments} for environments in every]
     if mixed_runs := sum(len(names) > 1 for names in commits):
         yield f"{count_text(mixed_runs, 'run')} resumed at another commit"
-    dirty = sum(any(str(each.get("commit")).endswith("+dirty") for each in environments) for environments in every)
-    if dirty:
+    if dirty := sum(any(str(env.get("commit")).endswith("+dirty") for env in environments) for environments in every):
         yield f"{count_text(dirty, 'run')} of uncommitted code"

@@ -72,6 +72,7 @@ class Run:
     reason: str  # one printable line, whatever the record holds
     digest: str = ""  # SHA-256 of its losses and returns: equal records are copies of each other, whatever their clock
     resumed: tuple[Mapping[str, object], ...] = ()  # what differed in the environment of a later process
+    inexact: tuple[int, ...] = ()  # steps of the resumes that were not bit for bit
     attempts: tuple[Attempt, ...] = ()  # put aside by ``--force``
     epoch: int = 1  # steps from one evaluation to the next
 
@@ -196,6 +197,7 @@ def _read(folder: Path, stamps: tuple[object, ...]) -> Run:
         reason=printable(record.outcome.reason) if record.outcome else "",
         digest=sha256("\n".join(map(_numbers, epochs)).encode()).hexdigest(),
         resumed=record.resumed,
+        inexact=record.outcome.inexact if record.outcome else (),
         attempts=attempts(folder),
         epoch=spec.budget.epoch,
     )

@@ -199,6 +199,12 @@ class TestVersions:
             record_run([1.0] * (number + 1), status=None, **FULL, seed=1, environment={"commit": commit})
         assert "1 run resumed at another commit; 2 runs of uncommitted code" in cell(results).note
 
+    def test_a_run_that_was_resumed_inexactly_is_noted(self, record_run: RecordRun, results: Path) -> None:
+        folders = full_runs(record_run, [1.0, 1.0])
+        assert "inexactly" not in cell(results).note
+        reseal(folders[1] / "outcome.json", lambda outcome: outcome.update(inexact=[2000]))
+        assert "1 run resumed inexactly" in cell(results).note
+
     @pytest.mark.parametrize("resumed", [7, [7], [{}], [{"environment": 7}]])
     def test_invalid_resumption_is_refused(self, record_run: RecordRun, results: Path, resumed: object) -> None:
         folder = record_run([1.0], status=None, **FULL)
