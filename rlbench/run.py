@@ -13,17 +13,17 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from time import monotonic
-from typing import Final, NamedTuple, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 import torch
 
 from rlbench import checkpoint
 from rlbench.assembly.assemble import build
 from rlbench.assembly.device import device_of
-from rlbench.assembly.engine import active_engine, refusals
+from rlbench.assembly.engine import SavedNumerics, active_engine, refusals, with_saved
 from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import fingerprint
-from rlbench.config.run import MAX_THREADS, EngineName, Runtime, Spec
+from rlbench.config.run import MAX_THREADS, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state_dict import State, module_state, subtree
@@ -51,15 +51,6 @@ ROUNDING_FACTORS: Final = ("cpu", "vector_instructions", "gpu", *INSTRUCTIONS, T
 """Parts of an environment by which every sum is rounded."""
 
 
-class SavedNumerics(NamedTuple):
-    """Device, threads, update engine and rounding of a checkpoint; a resumed run takes over all but the rounding."""
-
-    device: str
-    threads: int  # of torch
-    engine: str  # of gradient steps, as ``active_engine`` names it
-    rounding: str  # values of ``ROUNDING_FACTORS``, in JSON
-
-
 def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | None = None) -> Iterator[Progress | Epoch]:
     """Train a run to its end, or to ``stop.until``, and yield each record; its outcome is in ``store.outcome``.
 
@@ -77,10 +68,10 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     has_begun = False
     try:
         previous = None if store.starts_over else _saved_numerics(store, device_of(runtime).type)
-        trainer = build(spec, _with_saved(runtime, previous), describe(spec), seal)
+        trainer = build(spec, with_saved(runtime, previous), describe(spec), seal)
         store.start_over()
         begin = _take_over(trainer, previous, store)
-        recorder, has_begun = _Recorder(runtime, store, trainer, begin), True
+        recorder, has_begun = _Recorder(runtime, store, trainer, previous, begin), True
         yield trainer.progress()
         for record in trainer:
             if isinstance(record, Epoch):
@@ -114,9 +105,12 @@ def _clean_up_if_ended(store: Store) -> bool:
 class _Recorder:
     """Writes epochs and checkpoints of a running trainer to disk."""
 
-    def __init__(self, runtime: Runtime, store: Store, trainer: Trainer, begin: int) -> None:
+    def __init__(
+        self, runtime: Runtime, store: Store, trainer: Trainer, previous: SavedNumerics | None, begin: int
+    ) -> None:
         self.spec, self.runtime, self.store, self.trainer = store.spec, runtime, store, trainer
-        self.begin = begin  # the first epoch of this process
+        self.begin, self.steps_before = begin, trainer.clock.steps  # first epoch of this process, steps of earlier ones
+        self.saved_engine = None if previous is None else previous.engine
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
         self._saved_at, self._segment = monotonic(), trainer.clock.steps // self.spec.budget.segment
@@ -137,6 +131,8 @@ class _Recorder:
                 updates = f"{engine}: {reason.partition(' (')[0]}"  # the rest may name paths of this machine
                 self.store.environment = {**self.store.environment, "updates": updates}
                 self.store.note_resumption(self.begin)
+                if self.saved_engine not in (None, engine):
+                    _add_inexact(self.trainer, self.steps_before)
 
     def has_reached_stop_score(self, record: Progress | Epoch) -> bool:
         """Return whether an epoch's evaluation reaches the score where the protocol stops."""
@@ -158,9 +154,11 @@ class _Recorder:
         self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _refuse_non_finite_state(self.trainer)
-            numerics = _numerics(self.trainer, device_of(self.runtime).type, self.store)._asdict()
+            self._note_refusals()
+            numerics = _numerics(self.trainer, device_of(self.runtime).type, self.store, self.runtime.update_engine)
             self.store.verify_unchanged()
-            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store, clock.epochs), **numerics}
+            origin = _origin(self.store, clock.epochs)
+            state = {"trainer": self.trainer.state_dict(), "run": origin, **numerics._asdict()}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -215,7 +213,7 @@ def _saved_numerics(store: Store, device: str) -> SavedNumerics | None:
         return None
     values = manifest.read_manifest(manifest.current(folder)).values
     manifest.refuse_foreign(folder, values, store.spec, store.environment_sums, store.epoch_sums)
-    saved_device, threads, engine, rounding = (values.get(name) for name in SavedNumerics._fields)
+    saved_device, threads, engine, rounding, requested = (values.get(name) for name in SavedNumerics._fields)
     if "run/spec" not in values or type(threads) is not int or not isinstance(engine, str):
         what = "does not name its run and its number of threads"
         raise RefusedFile(f"{folder}: was made by an older rlbench and {what}; finish it there, or use --force")
@@ -226,24 +224,13 @@ def _saved_numerics(store: Store, device: str) -> SavedNumerics | None:
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
     rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))  # older ones also name what was not set
-    return SavedNumerics(device, threads, engine, rounding)
+    return SavedNumerics(device, threads, engine, rounding, str(requested))
 
 
-def _with_saved(runtime: Runtime, previous: SavedNumerics | None) -> Runtime:
-    """Take over the checkpoint's threads and, unless another one is requested, its engine, for a bit-exact resume."""
-    if previous is None:
-        return runtime
-    names: tuple[EngineName, ...] = get_args(EngineName)
-    engine = next(
-        (name for name in names if name == previous.engine and runtime.update_engine == "auto"), runtime.update_engine
-    )
-    return runtime.model_copy(update={"saved_threads": previous.threads, "update_engine": engine})
-
-
-def _numerics(trainer: Trainer, device: str, store: Store) -> SavedNumerics:
+def _numerics(trainer: Trainer, device: str, store: Store, requested: str) -> SavedNumerics:
     engine = active_engine(trainer.updater, trainer.learner)
     rounding = {name: value for name in ROUNDING_FACTORS if (value := store.environment.get(name)) is not None}
-    return SavedNumerics(device, torch.get_num_threads(), engine, json.dumps(rounding))
+    return SavedNumerics(device, torch.get_num_threads(), engine, json.dumps(rounding), requested)
 
 
 def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -> int:
@@ -255,13 +242,18 @@ def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -
         _resume(trainer, store)
     elif store.epochs:
         _refuse_other_data(store)
-    numerics = None if previous is None else _numerics(trainer, previous.device, store)
+    numerics = None if previous is None else _numerics(trainer, previous.device, store, previous.requested)
     same_engine = previous is not None and numerics is not None and previous.engine == numerics.engine
     begin = 0 if previous is None else max(1, trainer.clock.epochs)
     store.note_resumption(begin, same_engine=same_engine)
     if previous != numerics:
-        trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, trainer.clock.steps)))
+        _add_inexact(trainer, trainer.clock.steps)
     return begin
+
+
+def _add_inexact(trainer: Trainer, step: int) -> None:
+    """List a resume at ``step`` among those that were not bit-exact."""
+    trainer.inexact = tuple(dict.fromkeys((*trainer.inexact, step)))
 
 
 def _refuse_other_data(store: Store) -> None:

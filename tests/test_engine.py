@@ -24,6 +24,7 @@ from tests.reliability.run_one import carry
 from tests.slow import slow_but
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
+EAGER = "eager: could not be compiled"
 DQN, PPO = (suites.spec("toy", name, "CartPole-v1") for name in ("dqn", "ppo"))
 
 
@@ -77,6 +78,13 @@ class FailingCompiled(CompiledLoss[object, object]):
         super().__init__(plain, backend=failing)
 
 
+class EagerCompiled(CompiledLoss[object, object]):
+    """Every loss is compiled, to itself."""
+
+    def __init__(self, plain: Callable[..., object]) -> None:
+        super().__init__(plain, backend="eager")
+
+
 def failing(*_: object) -> None:
     raise RuntimeError("nothing can be compiled today\nand here is why at length")
 
@@ -99,8 +107,35 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
         assert len(updates_noted) == (kind == "compiled")
         assert all("could not be compiled" in str(line) and "\n" not in str(line) for line in updates_noted)
         updates = read_record(store.folder).environment.get("updates")
-        assert updates == ("eager: could not be compiled" if kind == "compiled" else None)
+        assert updates == (EAGER if kind == "compiled" else None)
     assert environment["compiled"] == environment["eager"]
+
+
+@pytest.mark.parametrize(
+    ("first_compiles", "second_compiles", "inexact", "updates"),
+    [(False, True, (), EAGER), (False, False, (), EAGER), (True, False, (64,), EAGER), (True, True, (), None)],
+)
+def test_a_resume_keeps_the_engine_after_a_failed_compilation_or_lists_its_step(
+    first_compiles: bool,
+    second_compiles: bool,
+    inexact: tuple[int, ...],
+    updates: str | None,
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    """The first process is stopped within its first epoch, the second ends the run."""
+    texts = ("budget.steps=160", "budget.epoch=80", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
+    monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
+    runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": "compiled"})
+    compilers = (EagerCompiled if compiles else FailingCompiled for compiles in (first_compiles, second_compiles))
+    for compiler, stop_at in zip(compilers, (64, None), strict=True):
+        monkeypatch.setattr(engines, "CompiledLoss", compiler)
+        carry(spec, tmp_path, stop_at=stop_at, runtime=runtime)
+    outcome = outcome_of(folder_of(spec, tmp_path))
+    assert (outcome.status, outcome.inexact) == ("done", inexact)
+    record = read_record(folder_of(spec, tmp_path))
+    assert {**record.environment, **record.resumed[-1]}.get("updates") == updates
 
 
 SMALL = ("budget.steps=240", "budget.epoch=80", "budget.segment=120", "protocol.episodes=1", "protocol.envs=1")

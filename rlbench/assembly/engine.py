@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
@@ -15,7 +15,7 @@ from rlbench.algorithms.base import Compilable, Compiler
 from rlbench.algorithms.ppo import PPO
 from rlbench.algorithms.trpo import TRPO
 from rlbench.config.online import PolicyGradientConfig
-from rlbench.config.run import Runtime, Spec
+from rlbench.config.run import EngineName, Runtime, Spec
 from rlbench.ops.state_dict import Composite, Stateful
 from rlbench.training.protocols import Updater
 
@@ -33,6 +33,16 @@ class Engine(NamedTuple):
     def description(self) -> str:
         """The engine and the reason in one line, for a record."""
         return f"{self.name}: {self.reason}" if self.reason else self.name
+
+
+class SavedNumerics(NamedTuple):
+    """Device, threads, update engines and rounding of a checkpoint; a resumed run takes over all but the rounding."""
+
+    device: str
+    threads: int  # of torch
+    engine: str  # of gradient steps, as ``active_engine`` names it
+    rounding: str  # values of ``run.ROUNDING_FACTORS``, in JSON
+    requested: str  # ``Runtime.update_engine`` of its process
 
 
 def compiler_of(spec: Spec, runtime: Runtime, device: torch.device) -> Compiler | None:
@@ -55,6 +65,19 @@ def engine_of(spec: Spec, runtime: Runtime, device: torch.device) -> Engine:
             return graph_engine(device) if not rollouts else Engine("eager", NO_ROLLOUTS)
         case "auto":
             return default_engine(device, rollouts=rollouts)
+
+
+def with_saved(runtime: Runtime, previous: SavedNumerics | None) -> Runtime:
+    """Take over the checkpoint's threads and, unless another one is requested, its engine, for a bit-exact resume.
+
+    After a failed compilation that engine is ``eager``, although the same command requests ``compiled`` again.
+    """
+    if previous is None:
+        return runtime
+    names: tuple[EngineName, ...] = get_args(EngineName)
+    same_request = runtime.update_engine in ("auto", previous.requested)
+    engine = next((name for name in names if name == previous.engine and same_request), runtime.update_engine)
+    return runtime.model_copy(update={"saved_threads": previous.threads, "update_engine": engine})
 
 
 def default_engine(device: torch.device, *, rollouts: bool) -> Engine:
