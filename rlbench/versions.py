@@ -16,9 +16,10 @@ def version(package: str) -> str:
         PackageNotFoundError: it is not installed.
         UsageError: one folder has metadata of two versions of it, as an upgrade that was broken off leaves them.
     """
-    installed = [*metadata.distributions(name=package)]
-    if not installed:
+    every = [*metadata.distributions(name=package)]
+    if not every:
         raise metadata.PackageNotFoundError(package)
+    installed = [each for each in every if each.version] or every  # a broken installation leaves one without
     folder = installed[0].locate_file("")
     versions = {str(each.version) for each in installed if each.locate_file("") == folder}
     if len(versions) > 1:

@@ -172,8 +172,8 @@ def _run_command(words: list[str]) -> object:
 
 
 def _expand_home(word: str) -> str:
-    """Expand ``~/`` of a path where no shell does: behind ``--results=``, in quotes, and in files of variables."""
-    match = re.fullmatch(r"(|--[\w-]+=)(~/.*)", word, re.DOTALL)
+    """Expand the ``~`` of a path where no shell does: behind ``--results=``, in quotes, in a file of ``--env-file``."""
+    match = re.fullmatch(r"(|--[\w-]+=)(~(?:/.*)?)", word, re.DOTALL)
     return f"{match[1]}{Path(match[2]).expanduser()}" if match else word
 
 

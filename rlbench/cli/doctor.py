@@ -79,7 +79,8 @@ def doctor(
 
 def _findings(suites: list[str], results: Path) -> Iterator[Finding]:
     yield Finding("ok", "python", f"{sys.version.split()[0]} at {sys.executable}")
-    yield from _torch()
+    yield _package("torch", "torch>=2.10")
+    yield from _device()
     yield _package("gymnasium", "gymnasium>=1.2")
     if "atari" in suites:
         yield _roms()
@@ -97,12 +98,10 @@ def _findings(suites: list[str], results: Path) -> Iterator[Finding]:
     yield from map(_memory, suites)
 
 
-def _torch() -> Iterator[Finding]:
+def _device() -> Iterator[Finding]:
     torch = _try_import("torch")
     if not isinstance(torch, ModuleType):
-        yield Finding("missing", "torch", f"{torch}; `{INSTALL} 'torch>=2.10'`")
         return
-    yield Finding("ok", "torch", torch.__version__)
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         yield Finding("ok", "device", f"cuda: {names}")

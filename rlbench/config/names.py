@@ -80,6 +80,8 @@ def parse_count(text: str | int, option: str = "--steps") -> int:
     digits = str(text).replace("_", "")
     if re.fullmatch(r"\d{1,3}(,\d{3})+", digits):  # any other comma may be a decimal one
         digits = digits.replace(",", "")
+    if re.fullmatch(r"\d{1,3}(\.\d{3})+", digits):  # 100,000 as parts of Europe write it, or 100
+        digits = ""
     unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(digits[-1:], 1.0)
     with suppress(ValueError, OverflowError):
         count = round(float(digits[:-1] if unit > 1 else digits) * unit, 6)

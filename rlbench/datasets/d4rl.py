@@ -128,6 +128,11 @@ def _ends(
     last, final_obs, shape = np.ones(len(obs), np.bool_), [], hdf5.array_shape(file, "observations", 2)
     for start, wide_piece in hdf5.read_chunks(file, "next_observations", shape):
         piece = wide_piece[:, : obs.shape[1]]
+        if wide_piece[:, obs.shape[1] :].any():
+            where = hdf5.array_name(file, "next_observations")
+            raise RefusedFile(
+                f"{where}: not zero where observations are, from column {obs.shape[1]} on; check the file"
+            )
         rows, follow = slice(start, start + len(piece)), obs[start + 1 : start + len(piece) + 1]
         last[start : start + len(follow)] = (piece[: len(follow)] != follow).any(1)
         last[rows] |= marks[rows]

@@ -320,6 +320,6 @@ def test_a_path_in_the_home_folder_is_found_where_no_shell_expands_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "results").rename(tmp_path / "home")
-    monkeypatch.setenv("RLBENCH_RESULTS", "~/")
+    monkeypatch.setenv("RLBENCH_RESULTS", "~")
     stdout_of(["export", "csv", "toy", *(["--output"] if word.startswith("~") else []), word])
     assert "Catch" in (tmp_path / "home" / "c.csv").read_text() and not (tmp_path / "~").exists()

@@ -82,7 +82,7 @@ def test_counts_are_parsed(text: str, count: int) -> None:
     "text",
     [
         *("", "0", "-5", "1.5", "1m", "k", "nan", "inf", "1e99", "1kM", "0x10", "many"),
-        *("1,5M", "0,5M", "2,5e3", "1,5", "12,34,567", "1,500k", "1000,000"),
+        *("1,5M", "0,5M", "2,5e3", "1,5", "12,34,567", "1,500k", "1000,000", "100.000", "1.500.000"),
     ],
 )
 def test_invalid_counts_are_refused(text: str) -> None:

@@ -46,6 +46,11 @@ def test_zeros_behind_the_features_are_not_read(columns: D4RLArrays, write_flat:
         dataset = read_d4rl(write_flat({**columns, **wide}), features=width)
         assert dataset.obs.shape[1] == (width + 5 if number else width)
         assert all((a == b).all() for a, b in zip(dataset._replace(obs=dataset.obs[:, :width]), plain, strict=True))
+    zeros = {"observations": np.pad(columns["observations"], ((0, 0), (0, 5)))}
+    with pytest.raises(
+        RefusedFile, match=f"next_observations: not zero where observations are, from column {width} on"
+    ):
+        read_d4rl(write_flat({**columns, **wide, **zeros}), features=width)
 
 
 def test_step_both_terminated_and_truncated_counts_as_terminated(columns: D4RLArrays, write_flat: WriteFlat) -> None:

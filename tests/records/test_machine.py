@@ -252,4 +252,5 @@ def test_metadata_of_two_versions_in_one_folder_are_refused(tmp_path: Path, monk
     (tmp_path / "b" / "evtwice.py").touch()
     assert "1.0 and 3.0" in _package("evtwice", "evtwice").detail
     monkeypatch.syspath_prepend(tmp_path / "a")
+    (tmp_path / "a" / "evtwice-0.1.dist-info").mkdir()
     assert version("evtwice") == "2.0", "the folder that Python searches first decides"

@@ -196,7 +196,8 @@ def test_variables_of_inductor_change_no_number_and_end_no_command(tmp_path: Pat
     (tmp_path / "torchinductor_me").chmod(0o777)
     program = "import rlbench, torch._inductor.config as c; print(c.use_fast_math); "
     program += "from rlbench.accel.graph_capture import CompiledLoss; CompiledLoss(len); "
-    program += "import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'])"
+    program += "import os, torch._dynamo.config as d; assert not d.debug_backend_override; "
+    program += "print(os.environ['TORCHINDUCTOR_CACHE_DIR'])"
     names = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "private"), "TMPDIR": str(tmp_path), "LOGNAME": "me"}
     done = run_process([sys.executable, "-P", "-c", program], cwd=tmp_path, **settings, **names)
     first, second = done.stdout.splitlines()
