@@ -29,7 +29,7 @@ def check(
         float | None,
         option(
             "--margin SHARE",
-            "The smallest drop that matters, as a share of the distance from a random policy to the score it is "
+            "The smallest relevant drop, as a share of the distance from a random policy to the score it is "
             "compared with. Default: 0.1 of a published score or its std, whichever is larger; 0.05 of an optimum or "
             "of a baseline.",
             least=0.0,
@@ -40,7 +40,7 @@ def check(
         float, option("--alpha P", "The accepted probability of a false alarm.", least=1e-6, most=0.5)
     ] = 0.05,
     at: Annotated[
-        bool, option("--at", "Test at equal steps, as far as the runs have come, not at the full budget.")
+        bool, option("--at", "Test at the largest test step that the runs have reached, not at the full budget.")
     ] = False,
     pool: Annotated[
         bool, option("--pooled", "Test each algorithm over its tasks together, and alone only what is not pooled.")
@@ -64,9 +64,9 @@ def check(
     references: References = None,
     reference: Reference = None,
 ) -> None:
-    """Report by the exit code whether anything got worse.
+    """Exit with 3 if a score is below its reference or a baseline.
 
-    Exit code 0: no; 3: yes, a score is below the published one or the baseline, or a speed below the baseline's;
+    Exit code 0: no score is; 3: one is below the published one or the baseline, or a speed below the baseline's;
     5: a run failed; 4, under --strict: undecided, not run in full, or of fewer seeds than the baseline's. Rows that are
     bad or undecided are listed, the others counted.
     """

@@ -62,7 +62,7 @@ def evaluate(
     algo: Annotated[
         str | None,
         option(
-            "--algo NAME", "Compare FILE with the published score of this algorithm; default: the one that a zip names."
+            "--algo NAME", "Compare FILE with the published score of this algorithm; default: the one named in a zip."
         ),
     ] = None,
     package: Import = None,
@@ -87,8 +87,9 @@ def evaluate(
 ) -> None:
     """Play the policy of a run, by the protocol of its evaluations.
 
-    Whole episodes in raw points, in the same environments; nothing is written into the run's folder. A video of MuJoCo
-    needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for a long video.
+    It plays whole episodes in the same environments, and reports unclipped returns; the run's folder is not changed. A
+    video of MuJoCo needs OpenGL (MUJOCO_GL=egl, osmesa or glfw). A GIF is held in memory until it ends; prefer MP4 for
+    a long video.
     """
     from rlbench.cli import video_writer
     from rlbench.cli.inline import watched

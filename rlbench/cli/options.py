@@ -164,7 +164,7 @@ Records = Annotated[
     Path | None,
     option(
         "--results DIR",
-        "Read records of this folder only; default: runs/ here, beside what rlbench itself measured.",
+        "Read records of this folder only; default: runs/ below the current one, and the repository's.",
         env="RLBENCH_RESULTS",
     ),
 ]
@@ -214,20 +214,20 @@ Steps = Annotated[
         parser=parse_count,
     ),
 ]
-Smoke = Annotated[bool, option("--smoke", "Run the whole path in seconds; the record enters no table.")]
+Smoke = Annotated[bool, option("--smoke", "Test the setup with a tiny budget; no table shows the run.")]
 Json = Annotated[bool, option("--json", "Print one JSON document instead of text.")]
 EnvTimeout = Annotated[
     float,
     option(
         "--env-timeout SECONDS",
-        "End if an environment has not answered for so long.",
+        "Fail the run if an environment takes longer to answer.",
         env="RLBENCH_ENV_TIMEOUT",
         least=0.1,
     ),
 ]
 ENV_TIMEOUT: Final = 600.0
 Run = Annotated[
-    str, argument("RUN", "Its folder, a line of: rlbench list runs, or how its id begins.", completion.runs)
+    str, argument("RUN", "Its folder, a line of: rlbench list runs, or the beginning of its id.", completion.runs)
 ]
 
 

@@ -27,7 +27,9 @@ DISK = 300_000  # bytes of the record of one run
 
 def plan(
     suite: SuiteOrAll,
-    algo: Annotated[list[str] | None, argument("[ALGO]...", "Only these; default: all.", completion.algorithms)] = None,
+    algo: Annotated[
+        list[str] | None, argument("[ALGO]...", "Only these algorithms; default: all.", completion.algorithms)
+    ] = None,
     *,
     seeds: Annotated[
         str | None,
@@ -43,16 +45,15 @@ def plan(
     budget: Annotated[
         str | None,
         option(
-            "--budget 2h|90m|3d",
-            "Only what decides most verdicts within so many hours, minutes or days; default: everything.",
+            "--budget 2h|90m|3d", "Select the runs that decide most verdicts within this time; default: everything."
         ),
     ] = None,
     at: Annotated[
         Literal["informative"] | None,
         option(
             "--at",
-            "Price each cell to the first test step at which its reference's curve differs from its start, or to the "
-            "one at which three seeds are tested; the cheapest verdict first. Default: to the whole budget.",
+            "Estimate each cell's cost up to the first test step where its published curve has risen clearly, or up to "
+            "the one where three seeds are tested; the cheapest verdict first. Default: the whole budget.",
         ),
     ] = None,
     results: Records = None,
@@ -60,9 +61,9 @@ def plan(
 ) -> None:
     """Show which runs a table lacks, and what they would cost.
 
-    A cell is one algorithm on one task. Hours are those of one run after another at the speed of the nearest records,
-    of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes three
-    seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
+    A cell is one algorithm on one task. Hours are those of one run after another at the speed of the most similar
+    records, of this machine if there are any. --budget puts the cheapest verdict first: a cell that was never run takes
+    three seeds, an inconclusive one as many as its verdict asks for. With --json the `include` list is a matrix for CI.
     """
     from rlbench.report.evidence import evidence_of
     from rlbench.report.remaining_work import remaining_runs

@@ -76,12 +76,14 @@ def run(
         str | None,
         option(
             "--until STEPS|P%|informative",
-            "Pause there, at an evaluation, with the state saved; informative: once the reference's curve differs "
-            "from its start. Default: the end.",
+            "Pause after an evaluation, with the state saved; informative: where the published curve has risen "
+            "clearly. Default: the end.",
         ),
     ] = None,
-    until_decided: Annotated[bool, option("--until-decided", "Add seeds (3, 5, 8 …) until a verdict.")] = False,
-    most_seeds: Annotated[int | None, option("--most-seeds N", "Last look: 5, 8, 12 or 32; default: 20.")] = None,
+    until_decided: Annotated[bool, option("--until-decided", "Test at 3, 5, 8 … seeds until a verdict.")] = False,
+    most_seeds: Annotated[
+        int | None, option("--most-seeds N", "Most seeds tested: 5, 8, 12 or 32; default: 20.")
+    ] = None,
     sets: Sets = None,
     config: Config = None,
     device: Annotated[
@@ -136,7 +138,7 @@ def run(
     ] = None,
     track: Annotated[
         list[str] | None,
-        option("--track tensorboard|wandb", "Mirror the records there while they grow; may be repeated."),
+        option("--track tensorboard|wandb", "Send the metrics to this tracker during training; may be repeated."),
     ] = None,
     track_dir: Annotated[
         Path, option("--track-dir DIR", "Folder of the trackers' files.", env="RLBENCH_TRACK_DIR")

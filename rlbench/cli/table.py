@@ -49,8 +49,8 @@ def table(
 ) -> None:
     """Show published scores beside measured ones, with verdicts.
 
-    REPRODUCED and CONSISTENT are good news, BELOW is bad, INCONCLUSIVE asks for more seeds. The line below the table
-    says what the two columns of scores are.
+    REPRODUCED and CONSISTENT are good news, BELOW is bad. INCONCLUSIVE is undecided; the verdict says how many more
+    seeds would decide it, if any number would. The line below the table explains the columns of scores.
     """
     del references, reference  # their callbacks have selected them
     refuse_same_file(output, "--output")
@@ -105,7 +105,7 @@ def compare(
             completion.sides,
         ),
     ],
-    second: Annotated[str, argument("B", "Another of the same sort.", completion.sides)],
+    second: Annotated[str, argument("B", "A second folder or algorithm.", completion.sides)],
     *,
     suite: OnlySuite = None,
     at: Annotated[
@@ -118,10 +118,10 @@ def compare(
 ) -> None:
     """Compare two results folders, or two algorithms.
 
-    Of each cell the documented runs are taken, or else those of its only other setting, or of A@SETTING; cells of two
-    folders that differ in task, protocol or budget are named and left out, and any that differ in data or kind of
-    return. Task by task and together: interquartile means, with intervals from five seeds on, and the probability that
-    a run of B beats one of A.
+    Each cell is compared by its runs with the published settings; if there are none, by those of its only variant.
+    A@SETTING selects a variant. Cells that differ in task, protocol, budget, data or kind of return are listed and left
+    out. The output has interquartile means, per task and over all tasks, with intervals from five seeds on, and the
+    probability that a run of B beats one of A.
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared

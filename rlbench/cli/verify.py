@@ -31,7 +31,7 @@ def verify(
         bool, option("--replay", "Train the first epochs of one run again and compare them to the bit.")
     ] = False,
     epochs: Annotated[
-        int | None, option("--epochs N", "Replay up to epoch N; default: the first that has learned.", least=0)
+        int | None, option("--epochs N", "Replay up to epoch N; default: the first with a gradient step.", least=0)
     ] = None,
     dataset: Annotated[
         Path | None,
@@ -43,9 +43,9 @@ def verify(
 ) -> None:
     """Check that every record is, byte for byte, as written.
 
-    Checksums and schemas of every record, checkpoint and baseline.json. Each fault is a line: where, what, what to do;
-    any makes the exit code 2. Checksums protect against accidents, not against forgery: --replay trains again, with
-    the recorded spec, seed, threads and engine, and exits with 3 where an epoch differs.
+    It checks checksums and schemas of every record, checkpoint and baseline.json. Each fault is a line: where, what,
+    what to do; the exit code is then 2. Checksums protect against accidents, not against forgery: --replay trains
+    again, with the recorded spec, seed, threads and engine, and exits with 3 where an epoch differs.
     """
     from rlbench.report.evidence import evidence_of
 

@@ -41,7 +41,7 @@ class Collector:
         self.obs_normalizer = obs_normalizer  # running statistics of observations, which the environments update
         self.to_env_action = to_env_action  # maps the policy's action to the executed one; None is the identity
         self.actor, self.buffer, self.explorer, self.open_envs = actor, buffer, explorer, open_envs
-        self.segment, self.exact = -1, True
+        self.segment, self.exact = -1, True  # exact: resumes are bit for bit, unlike asynchronous ones
         self.envs: VectorEnv | None = None
         self.actions = ActionLog()
         self.obs = torch.empty(0)  # the newest observation of every env, stacked, on the device

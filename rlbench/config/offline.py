@@ -117,14 +117,16 @@ class TD3BCConfig(OfflineMethod):
     """TD3+BC: TD3 whose actor's loss adds behavior cloning."""
 
     kind: Literal["td3bc"] = "td3bc"
-    alpha: float = Field(default=2.5, gt=0, description="mean |Q| after normalization, relative to the squared error")
+    alpha: float = Field(
+        default=2.5, gt=0, description="weight of Q, divided by its mean |Q|, against the squared error"
+    )
     delay: int = Field(default=2, ge=1, description="critic steps per actor step")
     smoothing: float | None = Field(default=0.2, gt=0, description="std of the target action's noise; none: no noise")
     clip: float = Field(default=0.5, gt=0, description="bound of the noise on the target's action")
 
 
 class IQLConfig(OfflineMethod):
-    """IQL: an expectile of the data's action values, and advantage-weighted behavior cloning."""
+    """IQL: a state value by expectile regression on Q of the data's actions; advantage-weighted behavior cloning."""
 
     kind: Literal["implicitq"] = "implicitq"  # IQL
     expectile: float = Field(default=0.7, gt=0, lt=1, description="τ of the expectile; 0.5 is the mean")
@@ -138,7 +140,7 @@ class IQLConfig(OfflineMethod):
     log_std_min: field_types.LogStdMin = -5.0
     log_std_max: field_types.LogStdMax = 2.0
     policy: Literal["gaussian", "deterministic", "conditional"] = Field(
-        default="gaussian", description="one std, no std, or a std per observation"
+        default="gaussian", description="gaussian: a state-independent std; conditional: a state-dependent one"
     )
 
 

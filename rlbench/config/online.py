@@ -293,9 +293,7 @@ class PPOConfig(Frozen):
     kind: Literal["surrogate"] = "surrogate"  # PPO, A2C
     clip: float | None = Field(default=None, gt=0, description="clip range of the probability ratio; none: A2C")
     dual_clip: float | None = Field(
-        default=None,
-        gt=1,
-        description="lower bound of the surrogate for negative advantages, in advantages; none: no bound",
+        default=None, gt=1, description="c of dual-clip PPO: where A < 0 the surrogate is at least c·A; none: no bound"
     )
     value_clip: bool = Field(default=False, description="clip the value to within clip of its old value")
     epochs: int = Field(default=1, ge=1, le=1_000, description="passes over a rollout")
@@ -318,7 +316,7 @@ class TRPOConfig(Frozen):
     """NPG, and with a trust region TRPO; only the critic has an optimizer."""
 
     kind: Literal["natural"] = "natural"  # NPG, TRPO
-    step: float = Field(default=0.1, gt=0, description="step size of NPG, in natural gradients")
+    step: float = Field(default=0.1, gt=0, description="step size of NPG along the natural gradient")
     max_kl: float | None = Field(default=None, gt=0, description="trust region of TRPO, in nats; none: NPG")
     backtrack_coef: float = Field(default=0.8, gt=0, lt=1, description="backtracking coefficient of the line search")
     max_backtracks: int = Field(default=10, ge=1, le=1_000, description="maximum steps of the line search")
@@ -341,7 +339,9 @@ class PolicyGradientConfig(Family):
         default=512, ge=1, description="units of the layer between a convolutional torso and both heads"
     )
     log_std: float = Field(default=-0.5, description="initial log std of continuous actions")
-    bound: Literal["clip", "tanh"] = Field(default="clip", description="squashing of actions to [−1, 1] for the env")
+    bound: Literal["clip", "tanh"] = Field(
+        default="clip", description="bound of actions for the env: clipped, or squashed by tanh"
+    )
     optimizer: Literal["adam", "rmsprop"] = Field(default="adam", description="optimizer")
     epsilon: float = Field(default=1e-8, gt=0, description="ε of the optimizer")
     lr: float = Field(default=3e-4, gt=0, description="initial learning rate")

@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
     obs: Frames  # [M, *obs_shape]; the true final observation where an episode just ended; never overwritten later
     reward: NDArray[np.float32]  # [M] the learner's reward: clipped where the task says so
-    terminated: NDArray[np.bool_]  # [M] no bootstrap: the game is lost, or in training a life
+    terminated: NDArray[np.bool_]  # [M] no bootstrap: a terminal state, or on Atari in training a lost life
     truncated: NDArray[np.bool_]  # [M] stopped by a limit; never together with ``terminated``
     env_id: NDArray[np.int64]  # [M] index of each env that answers, ascending
     score: NDArray[np.float64]  # [M] raw points of this step, before clipping

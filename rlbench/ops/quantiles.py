@@ -39,6 +39,6 @@ class QuantileReturn(NamedTuple):
         asymmetry = torch.where(target_values < values, 1 - self.taus[:, :, None], self.taus[:, :, None])
         return (asymmetry * huber).mean(2).sum(1)
 
-    def priority(self, target: QuantileReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
+    def priority(self, target: QuantileReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - that argument is the priority
         """The quantile Huber loss itself, ``[B]``."""
         return loss

@@ -61,7 +61,7 @@ class ExpectedReturn(NamedTuple):
             return (self.q - target.q).square()
         return F.huber_loss(self.q, target.q, reduction="none", delta=self.huber)
 
-    def priority(self, target: ExpectedReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss is squared
+    def priority(self, target: ExpectedReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - that argument is squared
         """The absolute TD error |δ|, ``[B]`` (https://arxiv.org/abs/1511.05952, section 3.3)."""
         return (self.q - target.q).abs()
 
@@ -88,7 +88,7 @@ class CategoricalReturn(NamedTuple):
         """Cross entropy with the projected target, ``[B]`` (algorithm 1)."""
         return -(self.project(target) * self.logits.log_softmax(-1)).sum(-1)
 
-    def priority(self, target: CategoricalReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - the loss has it
+    def priority(self, target: CategoricalReturn, loss: Tensor) -> Tensor:  # noqa: ARG002 - that argument is the priority
         """The cross entropy, ``[B]``; Rainbow's KL loss (1710.02298) is this minus the entropy of the target."""
         return loss
 

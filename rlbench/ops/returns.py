@@ -48,8 +48,9 @@ def update_moments(moments: RunningMoments, x: Tensor, weight: Tensor) -> Runnin
 def advantages(rollout: Rollout, value: Tensor, *, gamma: float, gae_lambda: float) -> Tensor:
     """Generalized advantage estimates, GAE(λ) (https://arxiv.org/abs/1506.02438, eq. 16), ``[T, N]``.
 
-    ``value`` is ``[T + 1, N]``. A termination does not bootstrap; a truncation does so from the value of the true final
-    observation, and the end of the rollout from that of the newest observation. Final rows get 0.
+    ``value`` is ``[T + 1, N]``. The sum stops at the end of an episode. A termination does not bootstrap; a truncation
+    does so from the value of the true final observation, and the end of the rollout from that of the newest
+    observation. Final rows get 0.
     """
     nonterminal, has_action = (~rollout.terminated).to(value.dtype), (~rollout.final).to(value.dtype)
     error = (rollout.reward + gamma * nonterminal * value[1:] - value[:-1]) * has_action

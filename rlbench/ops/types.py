@@ -35,7 +35,7 @@ class NStepTrajectory(NamedTuple):
     """n-step transitions with each of their steps, for ICM, whose bonus belongs to a step."""
 
     transition: Transition
-    obs: Tensor  # [B, H+1, ...] observations of the steps; after an episode's end those of the next one
+    obs: Tensor  # [B, H+1, ...] observations of the steps; after the end of an episode, those of the next episode
     action: Tensor  # [B, H]
     discounts: Tensor  # [B, H] of a step's reward in the n-step return: γʰ, and 0 after the episode's end
 

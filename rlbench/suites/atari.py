@@ -68,8 +68,8 @@ VALUE_BASED = {
     ),
 }
 PPO = PolicyGradientConfig(
-    # Tianshou's README asks for batches of 256 of 1000 rows and, merging the rest into the last, makes 256, 256 and 488
-    # of them. Here they are four of 250: one shape, as close to the paper, and one gradient step more a pass.
+    # Tianshou's README asks for minibatches of 256 of 1000 rows; they have 256, 256 and 488, because the rest joins the
+    # last one. Here four have 250: one shape, as close to the paper, and one more gradient step per epoch.
     method=PPOConfig(clip=0.1, value_clip=True, epochs=4, minibatches=4, value=0.25, entropy=0.01, normalize=True),
     torso=NatureConfig(scale=True),
     epsilon=1e-5,
@@ -80,8 +80,9 @@ PPO = PolicyGradientConfig(
     normalize_obs=False,
 )
 ICM_SETTINGS = CuriosityConfig(torso=NatureConfig(scale=True))
-"""As in the scripts, but of pixels divided by 255: of plain ones the first bonuses are in the hundreds (measured: 660 a
-step on Pong) beside rewards of 1. In the scripts they never reached an n-step target, and no score is documented."""
+"""The scripts' settings, with pixels divided by 255. With raw pixels the first bonuses are in the hundreds (measured:
+660 a step on Pong) beside rewards of 1. In the scripts they never reached an n-step target, and no score is
+documented."""
 
 ALGORITHMS: dict[str, QLearningConfig | DiscreteSACConfig | PolicyGradientConfig] = {
     **VALUE_BASED,

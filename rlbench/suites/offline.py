@@ -2,13 +2,14 @@
 
 A cell has the settings of its primary reference (Tianshou, CORL, robomimic, OfflineRL-Lib): ``offline_settings.csv``
 has every field with file and commit. Cells without a reference, and our own data, have those of ``ALGORITHMS``:
-thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ. IQL and CRR
-have none there. IQL has its paper's settings; CRR its paper's losses (exp, β 1, weights up to 20), with the minimum of
-two critics, τ 0.005, batches of 256 and evaluation by the mode. That is neither the paper's setting (distributional
-critics) nor d3rlpy's. The names of our own data begin with ``rlb-``: no score on them is compared with one on D4RL's.
-On the nine with a recipe CQL's gap weighs 5 and has no multiplier (its authors: 5 or 10 for these robots): under the
-documented threshold of 10 the gap stayed at 1 to 5, the multiplier fell to 0.02 within 20,000 updates and the values
-diverged (one seed, on a data set of HalfCheetah that no longer exists). Discrete actions: ``offline_discrete``.
+thu-ml/tianshou examples/offline at v0.4.9 (IL, BCQ, CQL, TD3+BC), without the errors of its CQL and BCQ. Tianshou has
+no settings for IQL and CRR. IQL has its paper's settings; CRR its paper's losses (exp, β 1, weights up to 20), with the
+minimum of two critics, τ 0.005, batches of 256 and evaluation by the mode. That is neither the paper's setting
+(distributional critics) nor d3rlpy's. The names of our own data begin with ``rlb-``: no score on them is compared with
+one on D4RL's. On the nine with a recipe CQL's gap weighs 5 and has no multiplier (its authors: 5 or 10 for these
+robots): under the documented threshold of 10 the gap stayed at 1 to 5, the multiplier fell to 0.02 within 20,000
+updates and the values diverged (one seed, on a data set of HalfCheetah that no longer exists). Discrete actions:
+``offline_discrete``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OWN_QUALITIES = ("medium", "expert", "medium-expert")
 """Qualities of our own data sets."""
 
 D4RL_IDS = tuple(f"{body}-{quality}-v2" for body in ("halfcheetah", "hopper", "walker2d") for quality in QUALITIES)
-"""D4RL's ids whose observations Gymnasium's ``-v4`` shows as they are; its Ant shows 84 numbers fewer."""
+"""D4RL's ids whose observations equal those of Gymnasium's ``-v4``; Ant-v4 lacks 84 contact forces."""
 
 OWN_IDS = tuple(f"rlb-{body}-{quality}" for body in ("halfcheetah", "hopper", "walker2d") for quality in OWN_QUALITIES)
 MINARI_IDS = tuple(

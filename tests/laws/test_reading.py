@@ -88,7 +88,7 @@ def test_every_function_of_the_table_is_in_its_file(path: str, names: str) -> No
 
 def test_c51_adds_few_lines_to_dqn() -> None:
     counts = [code_lines(path, name) for path, name in budgets.C51]
-    assert "{} lines of value, {} of head and {} of Spec".format(*counts) in TEXT
+    assert "{} lines of its return distribution, {} of its head and {} of its settings".format(*counts) in TEXT
     assert sum(counts) <= budgets.DIFFERENCE
 
 

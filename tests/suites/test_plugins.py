@@ -38,7 +38,7 @@ from tests.conftest import RecordRun
 from tests.laws.source import ROOT
 from tests.reliability.run_one import carry, ending
 
-RECIPE = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## How to bring a suite")[1]
+RECIPE = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## How to provide a suite")[1]
 FILES = dict(re.findall(r"New file `([\w/.]+)`:\n\n```\w+\n(.*?)^```$", RECIPE, re.MULTILINE | re.DOTALL))
 COMMANDS = re.findall(r"^\$ (rlbench .+)$", RECIPE, re.MULTILINE)
 QUICK = ("--smoke", "--quiet", "--device", "cpu")
