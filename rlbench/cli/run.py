@@ -81,9 +81,7 @@ def run(
         ),
     ] = None,
     until_decided: Annotated[bool, option("--until-decided", "Test at 3, 5, 8 … seeds until a verdict.")] = False,
-    most_seeds: Annotated[
-        int | None, option("--most-seeds N", "Most seeds tested: 5, 8, 12 or 32; default: 20.")
-    ] = None,
+    most_seeds: Annotated[int | None, option("--most-seeds N", "Most seeds: 5, 8, 12 or 32; default: 20.")] = None,
     sets: Sets = None,
     config: Config = None,
     device: Annotated[
