@@ -37,8 +37,8 @@ POLL: Final = 0.05  # seconds between two attempts to lock a folder
 REMEDIES: Final = {
     errno.EFBIG: "raise `ulimit -f`", errno.EMFILE: "raise `ulimit -n`",
     errno.ENOSPC: "free some space", errno.EDQUOT: "free some space",
-    # overlayfs renames no folder of a lower layer, and no system a mount point
-    errno.EXDEV: "a container's image or another disk holds it: put a copy of the results in their place (`cp -a`)",
+    # overlayfs renames no folder of a lower layer
+    errno.EXDEV: "a container's image holds it: put a copy of the results in their place (`cp -a`)",
 }  # fmt: skip
 MAX_BYTES: Final = 2**24  # bytes of a text that describes data: JSON takes some twenty times as much memory
 

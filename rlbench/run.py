@@ -110,7 +110,7 @@ class _Recorder:
     ) -> None:
         self.spec, self.runtime, self.store, self.trainer = store.spec, runtime, store, trainer
         self.begin, self.steps_before = begin, trainer.clock.steps  # first epoch of this process, steps of earlier ones
-        self.saved_engine = None if previous is None else previous.engine
+        self.saved_engine = previous.engine if previous is not None and trainer.clock.updates else None
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
         self._saved_at, self._segment = monotonic(), trainer.clock.steps // self.spec.budget.segment

@@ -19,10 +19,9 @@ def version(package: str) -> str:
     every = [*metadata.distributions(name=package)]
     if not every:
         raise metadata.PackageNotFoundError(package)
-    installed = [each for each in every if each.version] or every  # a broken installation leaves one without
-    folder = installed[0].locate_file("")
-    versions = {str(each.version) for each in installed if each.locate_file("") == folder}
+    folder = every[0].locate_file("")  # which Python searches first
+    versions = sorted({each.version for each in every if each.locate_file("") == folder and each.version})
     if len(versions) > 1:
         remedy = f"uninstall {package} until it is gone, and install it again"
-        raise UsageError(f"{folder}: has metadata of {package} {' and '.join(sorted(versions))}; {remedy}")
-    return installed[0].version
+        raise UsageError(f"{folder}: has metadata of {package} {' and '.join(versions)}; {remedy}")
+    return versions[0] if versions else every[0].version  # a broken installation leaves a folder without

@@ -112,12 +112,19 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
 
 
 @pytest.mark.parametrize(
-    ("first_compiles", "second_compiles", "inexact", "updates"),
-    [(False, True, (), EAGER), (False, False, (), EAGER), (True, False, (64,), EAGER), (True, True, (), None)],
+    ("first_compiles", "second_compiles", "stop_at", "inexact", "updates"),
+    [
+        (False, True, 64, (), EAGER),
+        (False, False, 64, (), EAGER),
+        (True, False, 64, (64,), EAGER),
+        (True, True, 64, (), None),
+        (False, False, 32, (), EAGER),  # before the first update
+    ],
 )
 def test_a_resume_keeps_the_engine_after_a_failed_compilation_or_lists_its_step(
     first_compiles: bool,
     second_compiles: bool,
+    stop_at: int,
     inexact: tuple[int, ...],
     updates: str | None,
     tmp_path: Path,
@@ -129,9 +136,9 @@ def test_a_resume_keeps_the_engine_after_a_failed_compilation_or_lists_its_step(
     monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
     runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": "compiled"})
     compilers = (EagerCompiled if compiles else FailingCompiled for compiles in (first_compiles, second_compiles))
-    for compiler, stop_at in zip(compilers, (64, None), strict=True):
+    for compiler, stop in zip(compilers, (stop_at, None), strict=True):
         monkeypatch.setattr(engines, "CompiledLoss", compiler)
-        carry(spec, tmp_path, stop_at=stop_at, runtime=runtime)
+        carry(spec, tmp_path, stop_at=stop, runtime=runtime)
     outcome = outcome_of(folder_of(spec, tmp_path))
     assert (outcome.status, outcome.inexact) == ("done", inexact)
     record = read_record(folder_of(spec, tmp_path))

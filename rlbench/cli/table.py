@@ -119,9 +119,9 @@ def compare(
     """Compare two results folders, or two algorithms.
 
     Each cell is compared by its runs with the published settings; if there are none, by those of its only variant.
-    A@SETTING selects a variant. Cells that differ in task, protocol, budget, data or kind of return are listed and left
-    out. The output has interquartile means, per task and over all tasks, with intervals from five seeds on, and the
-    probability that a run of B beats one of A.
+    A@SETTING selects a variant. Cells that differ in data or kind of return are listed and left out, and of two folders
+    also those that differ in task, protocol or budget. The output has interquartile means, per task and over all tasks,
+    with intervals from five seeds on, and the probability that a run of B beats one of A.
     """
     del references, reference  # their callbacks have selected them
     from rlbench.report.compare import compare as compared

@@ -254,3 +254,7 @@ def test_metadata_of_two_versions_in_one_folder_are_refused(tmp_path: Path, monk
     monkeypatch.syspath_prepend(tmp_path / "a")
     (tmp_path / "a" / "evtwice-0.1.dist-info").mkdir()
     assert version("evtwice") == "2.0", "the folder that Python searches first decides"
+    (tmp_path / "c" / "evtwice-4.0.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "c")
+    version.cache_clear()
+    assert version("evtwice") is None, "and no other, also if its metadata are lost"
