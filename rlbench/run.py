@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import torch
 
@@ -23,7 +23,7 @@ from rlbench.assembly.device import device_of
 from rlbench.assembly.engine import SavedNumerics, active_engine, refusals, with_saved
 from rlbench.assembly.environments import describe
 from rlbench.assembly.restore import fingerprint
-from rlbench.config.run import MAX_THREADS, Runtime, Spec
+from rlbench.config.run import MAX_THREADS, EngineName, Runtime, Spec
 from rlbench.datasets.checksums import Seal
 from rlbench.errors import Diverged, Interrupted, RefusedFile, ResourceExhausted, RlbenchError, RunFailed, UsageError
 from rlbench.ops.state_dict import State, module_state, subtree
@@ -109,7 +109,8 @@ class _Recorder:
         self, runtime: Runtime, store: Store, trainer: Trainer, previous: SavedNumerics | None, begin: int
     ) -> None:
         self.spec, self.runtime, self.store, self.trainer = store.spec, runtime, store, trainer
-        self.begin, self.steps_before = begin, trainer.clock.steps  # first epoch of this process, steps of earlier ones
+        self.begin, self.previous = begin, previous  # the first epoch of this process; the checkpoint's numerics
+        self.steps_before, self.updates_before = trainer.clock.steps, trainer.clock.updates
         self.saved_engine = previous.engine if previous is not None and trainer.clock.updates else None
         self.folder = store.folder / "checkpoint"
         self.reason, self.refusals, self.paused = "finished all steps", tuple[str, ...](), False
@@ -122,17 +123,29 @@ class _Recorder:
         self._note_refusals()
 
     def _note_refusals(self) -> None:
-        """Log once each reason why updates are eager after all, and record the engine that computes them."""
+        """Log once each reason why updates are eager after all; record the engine, and a resume that changed it."""
         before, self.refusals = self.refusals, refusals(self.trainer.updater, self.trainer.learner)
         for reason in self.refusals:
             if reason not in before:
                 note(self.store.folder, {"event": "engine", "updates": f"eager: {reason}"})
-                engine = active_engine(self.trainer.updater, self.trainer.learner)
-                updates = f"{engine}: {reason.partition(' (')[0]}"  # the rest may name paths of this machine
+                updates = f"{self._last_engine()}: {reason.partition(' (')[0]}"  # the rest may name paths
                 self.store.environment = {**self.store.environment, "updates": updates}
                 self.store.note_resumption(self.begin)
-                if self.saved_engine not in (None, engine):
-                    _add_inexact(self.trainer, self.steps_before)
+        if self.saved_engine not in (None, self._last_engine()):
+            _add_inexact(self.trainer, self.steps_before)
+
+    def _last_engine(self) -> str:
+        """Return the engine of the latest update, which is the checkpoint's until this process has made one."""
+        if self.saved_engine is not None and self.trainer.clock.updates == self.updates_before:
+            return self.saved_engine
+        return active_engine(self.trainer.updater, self.trainer.learner)
+
+    def _numerics(self) -> SavedNumerics:
+        """Return the numerics of a checkpoint; a process without a request of its own keeps the one before."""
+        requested, device = self.runtime.update_engine, device_of(self.runtime).type
+        if self.previous is not None and requested == "auto":
+            requested = self.previous.requested
+        return SavedNumerics(device, torch.get_num_threads(), self._last_engine(), _rounding(self.store), requested)
 
     def has_reached_stop_score(self, record: Progress | Epoch) -> bool:
         """Return whether an epoch's evaluation reaches the score where the protocol stops."""
@@ -155,10 +168,9 @@ class _Recorder:
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _refuse_non_finite_state(self.trainer)
             self._note_refusals()
-            numerics = _numerics(self.trainer, device_of(self.runtime).type, self.store, self.runtime.update_engine)
+            numerics = self._numerics()._asdict()
             self.store.verify_unchanged()
-            origin = _origin(self.store, clock.epochs)
-            state = {"trainer": self.trainer.state_dict(), "run": origin, **numerics._asdict()}
+            state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store, clock.epochs), **numerics}
             checkpoint.save(self.folder / "resume", state)
             self._saved_at, self._segment = monotonic(), segment
         if stop.signal is not None:
@@ -224,13 +236,13 @@ def _saved_numerics(store: Store, device: str) -> SavedNumerics | None:
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
     rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))  # older ones also name what was not set
-    return SavedNumerics(device, threads, engine, rounding, str(requested))
+    names: tuple[EngineName, ...] = get_args(EngineName)
+    return SavedNumerics(device, threads, engine, rounding, next((n for n in names if n == requested), "auto"))
 
 
-def _numerics(trainer: Trainer, device: str, store: Store, requested: str) -> SavedNumerics:
-    engine = active_engine(trainer.updater, trainer.learner)
-    rounding = {name: value for name in ROUNDING_FACTORS if (value := store.environment.get(name)) is not None}
-    return SavedNumerics(device, torch.get_num_threads(), engine, json.dumps(rounding), requested)
+def _rounding(store: Store) -> str:
+    """Return the values of ``ROUNDING_FACTORS`` that are set, in JSON."""
+    return json.dumps({n: value for n in ROUNDING_FACTORS if (value := store.environment.get(n)) is not None})
 
 
 def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -> int:
@@ -242,11 +254,11 @@ def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -
         _resume(trainer, store)
     elif store.epochs:
         _refuse_other_data(store)
-    numerics = None if previous is None else _numerics(trainer, previous.device, store, previous.requested)
-    same_engine = previous is not None and numerics is not None and previous.engine == numerics.engine
+    same_engine = previous is not None and previous.engine == active_engine(trainer.updater, trainer.learner)
     begin = 0 if previous is None else max(1, trainer.clock.epochs)
     store.note_resumption(begin, same_engine=same_engine)
-    if previous != numerics:
+    rounding = torch.get_num_threads(), _rounding(store)
+    if previous is not None and (previous.threads, previous.rounding) != rounding:
         _add_inexact(trainer, trainer.clock.steps)
     return begin
 

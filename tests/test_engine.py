@@ -112,36 +112,36 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
 
 
 @pytest.mark.parametrize(
-    ("first_compiles", "second_compiles", "stop_at", "inexact", "updates"),
+    ("processes", "inexact", "updates"),
     [
-        (False, True, 64, (), EAGER),
-        (False, False, 64, (), EAGER),
-        (True, False, 64, (64,), EAGER),
-        (True, True, 64, (), None),
-        (False, False, 32, (), EAGER),  # before the first update
+        # the requested engine of each process, if it can compile, and the step at which it is stopped
+        ([("compiled", False, 64), ("compiled", True, None)], (), EAGER),
+        ([("compiled", False, 64), ("compiled", False, None)], (), EAGER),
+        ([("compiled", True, 64), ("compiled", False, None)], (64,), EAGER),
+        ([("compiled", True, 64), ("compiled", True, None)], (), None),
+        ([("compiled", False, 32), ("compiled", False, None)], (), EAGER),  # before the first update
+        ([("eager", True, 64), ("compiled", False, None)], (), EAGER),
+        ([("eager", True, 64), ("compiled", True, 64), ("compiled", True, None)], (64,), None),  # no update between
+        ([("compiled", False, 64), ("auto", True, 96), ("compiled", True, None)], (), EAGER),
     ],
 )
 def test_a_resume_keeps_the_engine_after_a_failed_compilation_or_lists_its_step(
-    first_compiles: bool,
-    second_compiles: bool,
-    stop_at: int,
+    processes: list[tuple[str, bool, int | None]],
     inexact: tuple[int, ...],
     updates: str | None,
     tmp_path: Path,
     monkeypatch: Patch,
 ) -> None:
-    """The first process is stopped within its first epoch, the second ends the run."""
+    """The first process is stopped within its first epoch, the last one ends the run."""
     texts = ("budget.steps=160", "budget.epoch=80", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
-    runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": "compiled"})
-    compilers = (EagerCompiled if compiles else FailingCompiled for compiles in (first_compiles, second_compiles))
-    for compiler, stop in zip(compilers, (stop_at, None), strict=True):
-        monkeypatch.setattr(engines, "CompiledLoss", compiler)
-        carry(spec, tmp_path, stop_at=stop, runtime=runtime)
-    outcome = outcome_of(folder_of(spec, tmp_path))
+    for engine, compiles, stop_at in processes:
+        monkeypatch.setattr(engines, "CompiledLoss", EagerCompiled if compiles else FailingCompiled)
+        runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": engine})
+        carry(spec, tmp_path, stop_at=stop_at, runtime=runtime)
+    outcome, record = outcome_of(folder_of(spec, tmp_path)), read_record(folder_of(spec, tmp_path))
     assert (outcome.status, outcome.inexact) == ("done", inexact)
-    record = read_record(folder_of(spec, tmp_path))
     assert {**record.environment, **record.resumed[-1]}.get("updates") == updates
 
 

@@ -36,13 +36,13 @@ class Engine(NamedTuple):
 
 
 class SavedNumerics(NamedTuple):
-    """Device, threads, update engines and rounding of a checkpoint; a resumed run takes over all but the rounding."""
+    """Device, threads, update engines and rounding of a checkpoint; a resumed run takes over threads and engine."""
 
     device: str
     threads: int  # of torch
-    engine: str  # of gradient steps, as ``active_engine`` names it
+    engine: str  # of its latest gradient step, as ``active_engine`` names it
     rounding: str  # values of ``run.ROUNDING_FACTORS``, in JSON
-    requested: str  # ``Runtime.update_engine`` of its process
+    requested: EngineName  # ``Runtime.update_engine`` of its process, or of one before that requested another
 
 
 def compiler_of(spec: Spec, runtime: Runtime, device: torch.device) -> Compiler | None:

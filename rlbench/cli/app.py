@@ -172,7 +172,7 @@ def _run_command(words: list[str]) -> object:
 
 
 def _expand_home(word: str) -> str:
-    """Expand the ``~`` of a path where no shell does: behind ``--results=``, in quotes, in a file of ``--env-file``."""
+    """Expand the ``~`` of a path where no shell does: behind ``--results=``, in quotes, in a variable of a service."""
     match = re.fullmatch(r"(|--[\w-]+=)(~(?:/.*)?)", word, re.DOTALL)
     return f"{match[1]}{Path(match[2]).expanduser()}" if match else word
 

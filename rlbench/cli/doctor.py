@@ -138,6 +138,8 @@ def _has_rom(game: str) -> bool:
 
 def _package(name: str, requirement: str, purpose: str = "") -> Finding:
     """A package that runs need, or one with a ``purpose`` that they do without."""
+    from importlib.metadata import PackageNotFoundError
+
     from rlbench.envs.opengl import import_remedy
     from rlbench.versions import version
 
@@ -147,6 +149,8 @@ def _package(name: str, requirement: str, purpose: str = "") -> Finding:
             return Finding("ok", name, version(name))
         except UsageError as error:
             return Finding("missing", name, str(error))
+        except PackageNotFoundError:  # built in place
+            return Finding("ok", name, str(getattr(module, "__version__", "of unknown version")))
     if purpose:
         return Finding("optional", name, f"{module}; {purpose}: `{INSTALL} '{requirement}'`")
     backend = import_remedy() if name in IMPORT_OPENGL else None

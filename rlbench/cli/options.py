@@ -164,7 +164,7 @@ Records = Annotated[
     Path | None,
     option(
         "--results DIR",
-        "Read records of this folder only; default: runs/ below the current one, and the repository's.",
+        "Read records of this folder only; default: runs/ in the current folder, beside rlbench's own records.",
         env="RLBENCH_RESULTS",
     ),
 ]
@@ -220,7 +220,7 @@ EnvTimeout = Annotated[
     float,
     option(
         "--env-timeout SECONDS",
-        "Fail the run if an environment takes longer to answer.",
+        "Stop with an error if an environment takes longer to answer.",
         env="RLBENCH_ENV_TIMEOUT",
         least=0.1,
     ),

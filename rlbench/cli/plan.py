@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlbench.cli import completion
@@ -111,6 +112,7 @@ def _affordable(
 ) -> None:
     """Format the runs that decide most verdicts within the time, the next ones, and the number left out."""
     from rlbench.report.cells import every_cell
+    from rlbench.report.evidence import RUNS
     from rlbench.report.remaining_work import choose_cells, full_budget_verdict, parse_budget
 
     hours = parse_budget(budget)
@@ -131,8 +133,10 @@ def _affordable(
         f"{count_text(len(choice.rows), 'verdict')} in {duration(choice.hours * 3600)} of {duration(hours * 3600)}, "
         f"the cheapest first; {choice.beyond} more cells do not fit{others}"
     )
+    where = "" if evidence.own == RUNS else f" --results {quote(str(evidence.own))}"
     following = [
-        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}` takes {duration((row.hours or 0) * 3600)}; "
+        f"next: `rlbench run {' --seeds '.join(_line(row).rsplit(' ', 1))}{where}` takes "
+        f"{duration((row.hours or 0) * 3600)}; "
         "stop it when the time is over, the same command resumes"
         for row in after
     ]

@@ -80,7 +80,7 @@ def run(
             "clearly. Default: the end.",
         ),
     ] = None,
-    until_decided: Annotated[bool, option("--until-decided", "Test at 3, 5, 8 … seeds until a verdict.")] = False,
+    until_decided: Annotated[bool, option("--until-decided", "Test after 3, 5, 8 … seeds until decided.")] = False,
     most_seeds: Annotated[int | None, option("--most-seeds N", "Most seeds: 5, 8, 12 or 32; default: 20.")] = None,
     sets: Sets = None,
     config: Config = None,

@@ -50,7 +50,7 @@ def table(
     """Show published scores beside measured ones, with verdicts.
 
     REPRODUCED and CONSISTENT are good news, BELOW is bad. INCONCLUSIVE is undecided; the verdict says how many more
-    seeds would decide it, if any number would. The line below the table explains the columns of scores.
+    seeds would probably decide it, if any number would. The line below the table explains the columns of scores.
     """
     del references, reference  # their callbacks have selected them
     refuse_same_file(output, "--output")

@@ -118,7 +118,7 @@ class TD3BCConfig(OfflineMethod):
 
     kind: Literal["td3bc"] = "td3bc"
     alpha: float = Field(
-        default=2.5, gt=0, description="weight of Q, divided by its mean |Q|, against the squared error"
+        default=2.5, gt=0, description="α: the weight of Q is α / mean |Q|, that of the squared error 1"
     )
     delay: int = Field(default=2, ge=1, description="critic steps per actor step")
     smoothing: float | None = Field(default=0.2, gt=0, description="std of the target action's noise; none: no noise")
@@ -140,7 +140,8 @@ class IQLConfig(OfflineMethod):
     log_std_min: field_types.LogStdMin = -5.0
     log_std_max: field_types.LogStdMax = 2.0
     policy: Literal["gaussian", "deterministic", "conditional"] = Field(
-        default="gaussian", description="gaussian: a state-independent std; conditional: a state-dependent one"
+        default="gaussian",
+        description="gaussian: one std for all states; deterministic: none; conditional: a std for each state",
     )
 
 

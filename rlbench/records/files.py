@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rlbench import disk, faults
 from rlbench.config.names import printable
 from rlbench.config.overrides import one_line
-from rlbench.errors import RefusedFile, UsageError
+from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 
 SCHEMA_VERSION = 1
 """Schema of every JSON file below ``results/``. Older ones are read; a newer one is refused."""
@@ -154,9 +154,18 @@ def replace_sealed(path: Path, content: Mapping[str, object]) -> None:
 
 
 def append(path: Path, line: str) -> None:
-    """Append a line and wait until it is on the disk."""
+    """Append a line and wait until it is on the disk.
+
+    Raises:
+        UsageError: its folder cannot be written.
+        ResourceExhausted: the disk is full, or readers would refuse the longer file.
+    """
+    content = (line + "\n").encode()
     with writing(path), disk.open_append(path) as file:
-        file.write(faults.cut("append.torn", (line + "\n").encode()))
+        if len(line) > MAX_LINE_LENGTH or os.fstat(file.fileno()).st_size + len(content) > MAX_BYTES:
+            problem = f"a line of {len(content):,} bytes more would make it larger than readers allow"
+            raise ResourceExhausted(f"{path}: {problem}; use fewer protocol.episodes, or a longer budget.epoch")
+        file.write(faults.cut("append.torn", content))
         file.flush()
         faults.point("append.torn")
         os.fsync(file.fileno())

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 import rlbench
-from rlbench.cli.doctor import _package
+from rlbench.cli.doctor import Finding, _package
 from rlbench.errors import UsageError
 from rlbench.records import machine
 from rlbench.run import ROUNDING_FACTORS
@@ -251,6 +251,8 @@ def test_metadata_of_two_versions_in_one_folder_are_refused(tmp_path: Path, monk
         version("evtwice")
     (tmp_path / "b" / "evtwice.py").touch()
     assert "1.0 and 3.0" in _package("evtwice", "evtwice").detail
+    (tmp_path / "b" / "evbuilt.py").write_text("__version__ = '7'")
+    assert _package("evbuilt", "evbuilt") == Finding("ok", "evbuilt", "7"), "it has no metadata"
     monkeypatch.syspath_prepend(tmp_path / "a")
     (tmp_path / "a" / "evtwice-0.1.dist-info").mkdir()
     assert version("evtwice") == "2.0", "the folder that Python searches first decides"

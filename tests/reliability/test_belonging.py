@@ -412,7 +412,9 @@ def test_resume_with_another_engine_records_the_step(tmp_path: Path) -> None:
 
 
 def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
-    folder = interrupted(PENDULUM, tmp_path)
+    folder = PENDULUM.folder(tmp_path)
+    carry(PENDULUM.spec(), tmp_path, stop_at=120)
+    assert outcome_of(folder).updates > 0, "else no update changes its engine"
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), "engine": "stacked"})
     carry(PENDULUM.spec(), tmp_path)
     assert outcome_of(folder).status == "done"
@@ -422,7 +424,7 @@ def test_resume_of_a_stacked_run_records_the_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", ["engine", "cpu", "vector_instructions", "MKL_CBWR", "OPENBLAS_CORETYPE", "unset"])
 def test_offline_run_records_the_steps_of_inexact_resumes(part: str, tmp_path: Path) -> None:
     folder = FLAT.folder(tmp_path)
-    carry(FLAT.spec(), tmp_path, 3, runtime=by("eager"))
+    carry(FLAT.spec(), tmp_path, stop_at=10, runtime=by("eager"))
     rounding = json.loads(saved(folder)["rounding"]) | ({"gpu": None} if part == "unset" else {part: "another"})
     change = {part: "compiled"} if part == "engine" else {"rounding": json.dumps(rounding)}
     checkpoint.save(folder / "checkpoint" / "resume", {**saved(folder), **change})

@@ -40,7 +40,7 @@ from rlbench.report.remaining_work import remaining_runs
 from rlbench.run import _saved_numerics
 from tests.behavior.test_offline import write
 from tests.commands import json_of, run_command, stderr_of, stdout_of
-from tests.conftest import RecordRun, epoch
+from tests.conftest import Patch, RecordRun, epoch
 from tests.forging import locked
 from tests.records.test_store import outcome
 from tests.serving import serving
@@ -243,6 +243,20 @@ def test_a_file_of_a_record_with_a_second_name_is_not_appended_to(name: str, tmp
     with pytest.raises(RefusedFile, match=f"{name}: has a second name"):
         WRITERS[name](tmp_path / "results")
     assert precious.read_bytes() == before
+
+
+@pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_LINE_LENGTH"])
+def test_an_epoch_that_no_reader_would_take_is_not_appended(limit: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    folder = record_epoch(tmp_path)
+    store, before = locked(SPEC, tmp_path), read_record(folder).epochs
+    assert before[0].collected is not None
+    collected = replace(before[0].collected, returns=(0.0,) * 1000)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, limit, 2000)
+        with pytest.raises(ResourceExhausted, match=r"larger than readers allow; use fewer protocol\.episodes"):
+            store.append(replace(before[0], number=1, collected=collected))
+    store.release()
+    assert read_record(folder).epochs == before
 
 
 def test_a_dangling_link_is_not_replaced(tmp_path: Path) -> None:

@@ -110,7 +110,9 @@ def test_plan_with_a_budget_prints_json_and_lines() -> None:
     assert plan["include"] and len(plan["after"]) == 1
     assert [cell["hours"] for cell in plan["include"]] == sorted(cell["hours"] for cell in plan["include"])
     lines = stdout_of([*words, "--lines"]).splitlines()
-    assert f"next: `rlbench run {' --seeds '.join(lines[-1].rsplit(' ', 1))}` takes" in stdout_of(words)
+    assert f"next: `rlbench run {' --seeds '.join(lines[-1].rsplit(' ', 1))} --results {RESULTS}` takes" in stdout_of(
+        words
+    )
     assert len(lines) == len(plan["include"]) + 1
 
 
