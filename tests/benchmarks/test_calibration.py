@@ -124,14 +124,14 @@ def test_the_page_states_the_levels_and_rates_of_the_tables() -> None:
     )
     after = calibration.after_fixed(TABLES["until_decided"])
     for text in (
-        f"{shares[0] / ALPHA:.2g} · 5 % · (k / N)³ of it is used",
-        f"{shares[1] / ALPHA:.2g} · 5 % · t⁴ is used",
+        f"{shares[0] / ALPHA:.2g} · 5 % · (k / N)³ is spent",
+        f"{shares[1] / ALPHA:.2g} · 5 % · t⁴ is spent",
         f"at most {calibration.MAX_STD_RATIO:g} times the reference's",
         f"a probability below {LITTLE_POWER:.0%}".replace("%", " %"),
         f"the sum of the levels ({sums})",
         f"each error is at most {100 * most:.1f} %",
         f"seeds, {row['mean seeds']} on average, reproduce {row['power'].replace('%', ' %')} of MuJoCo's cells",
-        f"takes {float(row['fixed seeds of equal power']):.0f} for that:",
+        f"takes {row['fixed seeds of equal power']} for that:",
         f"the looks need {row['share'].replace('%', ' %')}",
         f"up to {float(after.split(' ')[0]):.1f} % of the cells at the margin would be called `REPRODUCED`",
         f"{len(calibration.curves())} simulated cells at the margin, false `ON TRACK` is {track}",
@@ -166,7 +166,7 @@ def test_the_example_of_the_page_is_that_of_the_records() -> None:
         f"= {t:.2f}, p = {stats.t.sf(t, 3):.3f} < 0.05: `{setting}`",
         f"−{difference:.0f} + {stats.t.isf(0.05, 3):.3f} × {error:.0f} = {at.shortfall_percent * way / 100:.0f}",
         f"{at.shortfall_percent:.1f} % of {way:,.0f}: `≤ {at.shortfall_percent:.0f} %`",
-        f"spent {100 * calibration.curves()[CELLS[0]].alpha_share(50_000):.1f} % of its 5 % here",
-        f"= {ALPHA * calibration.curves()[CELLS[0]].alpha_share(50_000):.4f}, and would",
+        f"spend {100 * calibration.curves()[CELLS[0]].alpha_share(50_000):.1f} % of its 5 % here",
+        f"= {ALPHA * calibration.curves()[CELLS[0]].alpha_share(50_000):.4f}, and needs",
     ):
         assert text in PAGE
