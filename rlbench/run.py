@@ -141,9 +141,9 @@ class _Recorder:
         return active_engine(self.trainer.updater, self.trainer.learner)
 
     def _numerics(self) -> SavedNumerics:
-        """Return the numerics of a checkpoint; a process without a request of its own keeps the one before."""
+        """Return the numerics of a checkpoint; a process without a request or an update keeps the request before."""
         requested, device = self.runtime.update_engine, device_of(self.runtime).type
-        if self.previous is not None and requested == "auto":
+        if self.previous is not None and (requested == "auto" or self.trainer.clock.updates == self.updates_before):
             requested = self.previous.requested
         return SavedNumerics(device, torch.get_num_threads(), self._last_engine(), _rounding(self.store), requested)
 

@@ -145,6 +145,21 @@ def test_a_resume_keeps_the_engine_after_a_failed_compilation_or_lists_its_step(
     assert {**record.environment, **record.resumed[-1]}.get("updates") == updates
 
 
+def test_a_process_stopped_before_its_first_update_changes_no_engine(tmp_path: Path, monkeypatch: Patch) -> None:
+    texts = ("budget.steps=320", "budget.epoch=160", "algo.learning_starts=40", "algo.updates_per_step=0.025")
+    texts += ("protocol.episodes=1", "protocol.envs=1")
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
+    monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
+    monkeypatch.setattr(engines, "CompiledLoss", EagerCompiled)
+    counts = []
+    for engine, stop_at in (("eager", 200), ("compiled", 200), ("compiled", None)):
+        runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": engine})
+        carry(spec, tmp_path, stop_at=stop_at, runtime=runtime)
+        counts.append(outcome_of(folder_of(spec, tmp_path)))
+    assert 0 < counts[0].updates == counts[1].updates and counts[1].inexact == ()
+    assert counts[2].inexact == (counts[1].env_steps,), "the last process computes by the engine that it requests"
+
+
 SMALL = ("budget.steps=240", "budget.epoch=80", "budget.segment=120", "protocol.episodes=1", "protocol.envs=1")
 RUNS = {
     "toy/dqn/Catch": ("algo.learning_starts=60", "algo.updates_per_step=0.5"),
