@@ -121,7 +121,7 @@ def test_run_whose_engine_fails_continues_eagerly(tmp_path: Path, monkeypatch: P
         ([("compiled", True, 64), ("compiled", True, None)], (), None),
         ([("compiled", False, 32), ("compiled", False, None)], (), EAGER),  # before the first update
         ([("eager", True, 64), ("compiled", False, None)], (), EAGER),
-        ([("eager", True, 64), ("compiled", True, 64), ("compiled", True, None)], (64,), None),  # no update between
+        ([("eager", True, 64), ("compiled", True, 64), ("compiled", True, None)], (64,), None),
         ([("compiled", False, 64), ("auto", True, 96), ("compiled", True, None)], (), EAGER),
     ],
 )
