@@ -65,13 +65,13 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     if _clean_up_if_ended(store):
         return
     trainer: Trainer | None = None
-    has_begun = False
+    recorder: _Recorder | None = None
     try:
         previous = None if store.starts_over else _saved_numerics(store, device_of(runtime).type)
         trainer = build(spec, with_saved(runtime, previous), describe(spec), seal)
         store.start_over()
         begin = _take_over(trainer, previous, store)
-        recorder, has_begun = _Recorder(runtime, store, trainer, previous, begin), True
+        recorder = _Recorder(runtime, store, trainer, previous, begin)
         yield trainer.progress()
         for record in trainer:
             if isinstance(record, Epoch):
@@ -83,11 +83,11 @@ def run(spec: Spec, runtime: Runtime, store: Store, stop: Stop, seal: Seal | Non
     except (Interrupted, ResourceExhausted, RefusedFile):
         raise  # the run has not failed: its checkpoint stays
     except UsageError as error:
-        if not has_begun:
+        if recorder is None:
             raise
         raise ResourceExhausted(f"{error}; or open it again, and the same command resumes") from error
     except (MemoryError, RlbenchError, ArithmeticError, RuntimeError) as error:
-        failure = _failure(error, store, trainer, stop)
+        failure = _failure(error, store, trainer, recorder, stop)
         raise failure from (error.__cause__ if failure is error else error)  # no error is its own cause
     finally:
         if trainer is not None:
@@ -120,9 +120,9 @@ class _Recorder:
         """Append an epoch, and keep its policy where it is the best so far."""
         _refuse_diverged(epoch, self.trainer)
         _store_epoch(self.store, epoch, self.trainer)
-        self._note_refusals()
+        self.note_refusals()
 
-    def _note_refusals(self) -> None:
+    def note_refusals(self) -> None:
         """Log once each reason why updates are eager after all; record the engine, and a resume that changed it."""
         before, self.refusals = self.refusals, refusals(self.trainer.updater, self.trainer.learner)
         for reason in self.refusals:
@@ -167,7 +167,7 @@ class _Recorder:
         self.paused = isinstance(record, Epoch) and until is not None and until <= record.steps < budget
         if self.paused or stop.signal is not None or segment != self._segment or overdue:
             _refuse_non_finite_state(self.trainer)
-            self._note_refusals()
+            self.note_refusals()
             numerics = self._numerics()._asdict()
             self.store.verify_unchanged()
             state = {"trainer": self.trainer.state_dict(), "run": _origin(self.store, clock.epochs), **numerics}
@@ -193,7 +193,9 @@ class _Recorder:
         _remove_resume(store)
 
 
-def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop) -> Exception:
+def _failure(
+    error: Exception, store: Store, trainer: Trainer | None, recorder: _Recorder | None, stop: Stop
+) -> Exception:
     """Record a run as failed, unless the machine is at fault; return the error to raise."""
     if _is_out_of_memory(error):
         reason = f"memory is exhausted ({_first_line(error)})"
@@ -201,6 +203,8 @@ def _failure(error: Exception, store: Store, trainer: Trainer | None, stop: Stop
     if trainer is None or interruption_behind(error) is not None:
         return error  # the run has not begun, or it was stopped
     store.write_traceback(traceback.format_exc())
+    if recorder is not None:
+        recorder.note_refusals()
     _keep_outstanding(store, trainer, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
     return error if isinstance(error, RlbenchError) else RunFailed(f"{store.spec.name}: {_first_line(error)}")
@@ -214,8 +218,7 @@ def fail_lost_run(store: Store, reason: str) -> None:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     """True if an error reports exhausted memory."""
-    words = str(error)
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in words for word in OUT_OF_MEMORY)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 def _saved_numerics(store: Store, device: str) -> SavedNumerics | None:
@@ -236,8 +239,8 @@ def _saved_numerics(store: Store, device: str) -> SavedNumerics | None:
             f"{folder}: was made on {saved_device}, not {device}; resume with --device {saved_device}, or use --force"
         )
     rounding = re.sub(r', "\w+": null|"\w+": null(, )?', "", str(rounding))  # older ones also name what was not set
-    names: tuple[EngineName, ...] = get_args(EngineName)
-    return SavedNumerics(device, threads, engine, rounding, next((n for n in names if n == requested), "auto"))
+    request: EngineName = next((name for name in get_args(EngineName) if name == requested), "auto")
+    return SavedNumerics(device, threads, engine, rounding, request)
 
 
 def _rounding(store: Store) -> str:
@@ -246,19 +249,16 @@ def _rounding(store: Store) -> str:
 
 
 def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -> int:
-    """Load the checkpoint, if any, and note this process, and the step at which the resume is not bit-exact.
-
-    Return the first epoch of this process.
-    """
+    """Load the checkpoint, if any; note this process, and a resume that is not bit-exact; return its first epoch."""
     if previous is not None:
         _resume(trainer, store)
+        store.environment = {**store.environment, "torch_threads": previous.threads}
     elif store.epochs:
         _refuse_other_data(store)
-    same_engine = previous is not None and previous.engine == active_engine(trainer.updater, trainer.learner)
     begin = 0 if previous is None else max(1, trainer.clock.epochs)
-    store.note_resumption(begin, same_engine=same_engine)
-    rounding = torch.get_num_threads(), _rounding(store)
-    if previous is not None and (previous.threads, previous.rounding) != rounding:
+    engine = active_engine(trainer.updater, trainer.learner)
+    store.note_resumption(begin, engine if previous is not None and previous.engine == engine else None)
+    if previous is not None and (previous.threads, previous.rounding) != (torch.get_num_threads(), _rounding(store)):
         _add_inexact(trainer, trainer.clock.steps)
     return begin
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
+from rlbench.errors import Diverged
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record
 from rlbench.run import run
@@ -142,7 +144,50 @@ def test_a_resume_keeps_the_engine_after_a_failed_compilation_or_lists_its_step(
         carry(spec, tmp_path, stop_at=stop_at, runtime=runtime)
     outcome, record = outcome_of(folder_of(spec, tmp_path)), read_record(folder_of(spec, tmp_path))
     assert (outcome.status, outcome.inexact) == ("done", inexact)
-    assert {**record.environment, **record.resumed[-1]}.get("updates") == updates
+    assert {**record.environment, **record.resumed[-1].environment}.get("updates") == updates
+
+
+@pytest.mark.parametrize(
+    ("engine", "killed", "updates"),
+    [
+        ("eager", ("compiled", True), ["compiled", "eager"]),
+        ("compiled", ("eager", True), ["eager", "compiled"]),
+        ("compiled", ("compiled", False), [EAGER, "compiled"]),
+        ("compiled", ("auto", True), []),
+    ],
+)
+def test_after_a_killed_process_the_record_names_the_engine_of_the_checkpoint(
+    engine: str, killed: tuple[str, bool], updates: list[str], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    texts = ("budget.steps=160", "budget.epoch=80", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
+    monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
+    for kind, compiles, until in ((engine, True, 64), (*killed, 100), ("auto", True, None)):
+        monkeypatch.setattr(engines, "CompiledLoss", EagerCompiled if compiles else FailingCompiled)
+        runtime = Runtime.model_validate(
+            {"device": "cpu", "threads": 1, "update_engine": kind, "checkpoint_seconds": 1e9}
+        )
+        values = {"updates": engine_of(spec, runtime, torch.device("cpu")).description, "torch_threads": 1}
+        carry(spec, tmp_path, stop_at=until, crash=until == 100, runtime=runtime, environment=values)
+    record = read_record(folder_of(spec, tmp_path))
+    assert [line.environment["updates"] for line in record.resumed] == updates
+    assert outcome_of(record.folder).inexact == ()
+
+
+def test_a_run_that_fails_before_its_first_updates_are_recorded_names_its_engine(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    texts = ("budget.steps=160", "budget.epoch=80", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
+    spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
+    monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
+    monkeypatch.setattr(engines, "CompiledLoss", FailingCompiled)
+    effects = [None, Diverged("a loss is not finite"), None]  # epoch 0, and epoch 1 twice
+    monkeypatch.setattr("rlbench.run._refuse_diverged", Mock(side_effect=effects))
+    runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": "compiled"})
+    with pytest.raises(Diverged):
+        carry(spec, tmp_path, runtime=runtime)
+    record = read_record(folder_of(spec, tmp_path))
+    assert (outcome_of(record.folder).status, record.environment.get("updates")) == ("failed", EAGER)
 
 
 def test_a_process_stopped_before_its_first_update_changes_no_engine(tmp_path: Path, monkeypatch: Patch) -> None:

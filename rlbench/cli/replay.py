@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, get_args
@@ -68,7 +68,7 @@ def replay(
     refuse_links(folder, folder)
     if not (folder / "spec.json").exists():
         raise UsageError(f"{folder}: no run's folder{suggest_path(folder)}; name one: results/…/seed=0")
-    record = read_record(folder)
+    record = _with_engine(read_record(folder))
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
@@ -77,14 +77,27 @@ def replay(
         return _train_again(record, last, dataset)
 
 
+def _with_engine(record: Record) -> Record:
+    """The record with the engine of its first updates, which a process that resumed before them may have chosen."""
+    first = _first_with_updates(record)
+    values = [
+        line.environment["updates"] for line in record.resumed if line.epoch <= first and "updates" in line.environment
+    ]
+    return replace(record, environment={**record.environment, "updates": values[-1]}) if values else record
+
+
+def _first_with_updates(record: Record) -> int:
+    """The first epoch with updates; the last one of a record without any."""
+    return next((epoch.number for epoch in record.epochs if epoch.updated is not None), len(record.epochs) - 1)
+
+
 def _last(record: Record, epochs: int | None) -> int:
     last_epoch = len(record.epochs) - 1
     if last_epoch < 0:
         raise UsageError(f"{record.folder}: holds no epoch yet; let it run on")
     if epochs is not None and epochs > last_epoch:
         raise UsageError(f"{record.folder}: holds {last_epoch} epochs; give --epochs {last_epoch} or fewer")
-    first = next((epoch.number for epoch in record.epochs if epoch.updated is not None), last_epoch)
-    return first if epochs is None else epochs
+    return _first_with_updates(record) if epochs is None else epochs
 
 
 @contextmanager
@@ -217,15 +230,27 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
     now = environment(updates=engine_of(record.spec, runtime, device).name, **threads())
     names = ["rlbench", "commit", "python", "system", "cpu", "updates", TUNABLES]
     names += ["vector_instructions"] if "vector_instructions" in record_values else []
-    then = {**record_values, "updates": str(record_values.get("updates", "nothing")).partition(":")[0]}
-    changes = list(_differences({n: then.get(n) for n in names}, {n: now.get(n) for n in names}))
-    packages, installed = record_values.get("packages"), now["packages"]
-    if isinstance(packages, Mapping) and isinstance(installed, Mapping):
-        changes += _differences(packages, installed)
+    changes = list(_environment_changes(record_values, now, names))
+    for line in record.resumed:
+        if line.epoch <= last:
+            later = _environment_changes(line.environment, now, [name for name in names if name in line.environment])
+            changes += (replace(change, name=f"{change.name} from epoch {line.epoch}") for change in later)
     inexact = record.outcome.inexact if record.outcome is not None else ()
     if any(step < record.epochs[last].steps for step in inexact):
         changes.append(Change("resumed inexactly at steps", ", ".join(map(str, inexact)), "never"))
     return tuple(changes)
+
+
+def _environment_changes(
+    record_values: Mapping[str, object], here: Mapping[str, object], names: Sequence[str]
+) -> Iterator[Change]:
+    """Differences of an environment in ``names``, and in the version of each package."""
+    engine = str(record_values.get("updates", "nothing")).partition(":")[0]
+    values = {**record_values, "updates": engine}
+    yield from _differences({name: values.get(name) for name in names}, {name: here.get(name) for name in names})
+    packages, installed = record_values.get("packages"), here.get("packages")
+    if isinstance(packages, Mapping) and isinstance(installed, Mapping):
+        yield from _differences(packages, installed)
 
 
 def _differences(record_values: Mapping[str, object], here: Mapping[str, object]) -> Iterator[Change]:

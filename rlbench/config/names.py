@@ -13,6 +13,7 @@ from typing import Final
 from rlbench.errors import UsageError
 
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
+DOTTED: Final = re.compile(r"\d{1,3}(\.\d{3})+")  # 100.000 is 100,000 in parts of Europe, so no whole number
 MAX_NAME_LENGTH: Final = 200  # letters; a file system takes 255 bytes
 TEXT: Final = 1_000  # letters of a text in a record
 LARGE_NUMBER: Final = 1e12
@@ -80,11 +81,10 @@ def parse_count(text: str | int, option: str = "--steps") -> int:
     digits = str(text).replace("_", "")
     if re.fullmatch(r"\d{1,3}(,\d{3})+", digits):  # any other comma may be a decimal one
         digits = digits.replace(",", "")
-    ambiguous = re.fullmatch(r"\d{1,3}(\.\d{3})+", digits)  # 100.000 is 100,000 in parts of Europe
     unit = {"k": 1e3, "K": 1e3, "M": 1e6}.get(digits[-1:], 1.0)
     with suppress(ValueError, OverflowError):
         count = round(float(digits[:-1] if unit > 1 else digits) * unit, 6)
-        if not ambiguous and 1 <= count <= 1e15 and count.is_integer():
+        if not DOTTED.fullmatch(digits) and 1 <= count <= 1e15 and count.is_integer():
             return int(count)
     raise UsageError(f"{option} {text}: no whole number of steps; write it as 100000, 1e5, 100k or 1M")
 

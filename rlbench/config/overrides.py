@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, ge
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rlbench.config.canonical import SELECTORS, fields
-from rlbench.config.names import printable
+from rlbench.config.names import DOTTED, printable
 from rlbench.errors import UnknownName, UsageError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -205,7 +205,7 @@ def _readings(value: object) -> list[object]:
             continue
     with suppress(ValueError, OverflowError):
         number = float(plain)  # 1e6 for an int, 1e-4 for a float
-        readings.append(int(number) if number.is_integer() else number)
+        readings.append(int(number) if number.is_integer() and not DOTTED.fullmatch(plain) else number)
     return [*readings, value]
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from rlbench import disk, faults
 from rlbench.errors import RefusedFile
-from rlbench.records import files, manifest
+from rlbench.records import files
 
 LOG = "log.txt"
 ATTEMPTS = "attempts.jsonl"
@@ -99,10 +99,10 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
 
 
-def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, *, same_engine: bool = False) -> None:
+def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, engine: str | None = None) -> None:
     """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on.
 
-    With ``same_engine`` it updates by the checkpoint's engine, whatever its command asks for.
+    ``engine`` is the checkpoint's, if the process updates by it, whatever its command asks for.
 
     Raises:
         RefusedFile: the record has ``MAX_RESUMPTIONS`` already.
@@ -114,8 +114,10 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
     earlier = dict(first) if isinstance(first, dict) else {}
     for resumption in later:
         earlier.update(resumption.environment)
-    now = json.loads(json.dumps({**environment, **_saved_threads(folder)}))
-    names = {**earlier, **now}.keys() - {"command", *(["updates"] if same_engine else [])}
+    now = json.loads(json.dumps(environment))
+    names = {**earlier, **now}.keys() - {"command"}
+    if engine is not None and "updates" in names:  # a process between that left no checkpoint may have changed it
+        now["updates"] = earlier["updates"] if _names_engine(earlier.get("updates"), engine) else engine
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
     begins_again = epoch == 0 and bool(later) and later[-1].epoch > 0  # which ends what the resumptions changed
     if isinstance(lines, list) and (changes or begins_again):
@@ -126,12 +128,10 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
         files.replace_sealed(path, {**metadata, "resumed": [*lines, resumption.model_dump()]})
 
 
-def _saved_threads(folder: Path) -> dict[str, object]:
-    """The number of threads that the checkpoint names, which the resumed run takes."""
-    with suppress(RefusedFile):  # there is none
-        threads = manifest.read_manifest(manifest.current(folder / "checkpoint" / "resume")).values.get("threads")
-        return {} if threads is None else {"torch_threads": threads}
-    return {}
+def _names_engine(updates: object, engine: str) -> bool:
+    """True if the ``updates`` of an environment name ``engine``; by default numpy's is eager for large networks."""
+    name, _, reason = str(updates).partition(":")
+    return name == engine or (engine == "eager" and name == "numpy" and reason != "")
 
 
 def attempt_count(folder: Path) -> int:

@@ -30,7 +30,7 @@ from rlbench.config.run import Spec, recorded_settings
 from rlbench.errors import RefusedFile, ResourceExhausted, UsageError
 from rlbench.records import files, manifest
 from rlbench.records.aside import ATTEMPT_PARTS, attempt_parts, end_moves, set_aside
-from rlbench.records.attempts import note_resumption, resumptions
+from rlbench.records.attempts import Resumption, note_resumption, resumptions
 from rlbench.records.epochs import environment_sums, line_of, read_epoch_sums, read_epochs, scores
 from rlbench.records.locks import FolderLock
 from rlbench.records.types import Epoch, Outcome
@@ -54,7 +54,7 @@ class Record:
     environment: Mapping[str, object]  # of the first process, or of the last that began without a checkpoint
     epochs: tuple[Epoch, ...]
     outcome: Outcome | None
-    resumed: tuple[Mapping[str, object], ...] = ()  # changes of the environment, a mapping for each later process
+    resumed: tuple[Resumption, ...] = ()  # changes of the environment by later processes
     environment_sums: tuple[str, ...] = ()  # SHA-256 of the first process's environment, of the first two, and so on
 
     @property
@@ -134,12 +134,12 @@ def _read_record(folder: Path) -> Record:
     if total is not None and total not in read_epoch_sums(folder, len(epochs))[begin:]:
         raise RefusedFile(f"{folder / 'epochs.jsonl'}: is of another attempt than outcome.json; {manifest.COPY_AGAIN}")
     first = clean_texts(metadata.get("environment"))
-    environment, changes = dict(first) if isinstance(first, dict) else {}, list[Mapping[str, object]]()
+    environment, changes = dict(first) if isinstance(first, dict) else {}, list[Resumption]()
     for resumption in resumptions({"resumed": clean_texts(metadata.get("resumed", []))}, path):
-        changes.append(resumption.environment)
+        changes.append(resumption)
         if resumption.epoch == 0:  # without a checkpoint: its epochs replace all others
             for change in changes:
-                environment.update(change)
+                environment.update(change.environment)
             environment, changes = {name: value for name, value in environment.items() if value is not None}, []
     return Record(
         folder=folder,
@@ -252,9 +252,9 @@ class Store:
             self._write_settings()
             self._begin()
 
-    def note_resumption(self, epoch: int, *, same_engine: bool = False) -> None:
-        """Add to the record what differs in this process's environment from ``epoch`` on."""
-        note_resumption(self.folder, self.environment, epoch, same_engine=same_engine)
+    def note_resumption(self, epoch: int, engine: str | None = None) -> None:
+        """Add to the record what differs in this process's environment from ``epoch`` on; it may keep an ``engine``."""
+        note_resumption(self.folder, self.environment, epoch, engine)
         self.environment_sums = self._read_environment_sums()
 
     def replaces(self, epoch: Epoch) -> bool:

@@ -196,7 +196,7 @@ def _read(folder: Path, stamps: tuple[object, ...]) -> Run:
         status=record.outcome.status if record.outcome else "interrupted",
         reason=printable(record.outcome.reason) if record.outcome else "",
         digest=sha256("\n".join(map(_numbers, epochs)).encode()).hexdigest(),
-        resumed=record.resumed,
+        resumed=tuple(line.environment for line in record.resumed),
         inexact=record.outcome.inexact if record.outcome else (),
         attempts=attempts(folder),
         epoch=spec.budget.epoch,

@@ -232,6 +232,32 @@ def test_run_whose_updates_fell_back_to_eager_is_replayed_eagerly(tmp_path: Path
     assert "equal to the bit" in stdout_of(f"verify --replay {path.parent} --epochs 1")
 
 
+def test_replay_takes_the_engine_of_the_first_updates_and_names_later_changes(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """A process that resumed before any update chose the engine of them all."""
+    monkeypatch.setattr("rlbench.assembly.engine.shutil.which", lambda name: name)
+
+    def doubled(result: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return 2 * result[0], *result[1:]
+
+    monkeypatch.setattr(torch, "compile", lambda plain, **_: lambda *args: doubled(plain(*args)))
+    texts = ("budget.epoch=500", "protocol.episodes=1", "protocol.envs=1")
+    words = ["run", "toy", "dqn", "Catch", "--steps", "2000", "--quiet", "--device", "cpu", "--results", str(tmp_path)]
+    words += [word for text in texts for word in ("--set", text)]
+    stdout_of([*words, "--until", "500"])
+    stdout_of([*words, "--update-engine", "compiled"])
+    (path,) = tmp_path.rglob("spec.json")
+    (line,) = files.read_sealed(path)["resumed"]
+    assert line == {"epoch": 2, "environment": {"updates": "compiled"}}
+    assert "equal to the bit" in stdout_of(f"verify --replay {path.parent}")
+    changes = {"epoch": 2, "environment": {"updates": "eager", "rlbench": "0.0.3", "packages": {"torch": "1.13.0"}}}
+    reseal(path, lambda head: head["resumed"].append(changes))
+    out = stdout_of(f"verify --replay {path.parent}", 3)
+    assert "  rlbench from epoch 2: 0.0.3 recorded, " in out and "  torch from epoch 2: 1.13.0 recorded, " in out
+    assert "from epoch" not in stdout_of(f"verify --replay {path.parent} --epochs 1")
+
+
 def test_replay_ignores_times(folder: Path) -> None:
     for line in (0, 1):
         reseal(folder / "epochs.jsonl", lambda e: (e.update(seconds=9e9), e["evaluated"].update(seconds=9e9)), line)

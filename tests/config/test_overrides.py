@@ -126,6 +126,7 @@ def test_settings_change_nothing_else() -> None:
         ("algo.lr=true", "expected a number"),
         ("algo.lr=", "expected a number"),
         ("algo.batch=1.5", "expected a whole number"),
+        ("budget.steps=100.000", "expected a whole number"),
         ("algo.double=2", "expected true or false"),
         ("task.env=gym", "unknown choice 'gym'; did you mean 'gymnasium'?"),
         ("algo.gamma=1.5", "less than or equal to 1"),

@@ -274,7 +274,25 @@ def test_a_resumption_notes_only_what_differs_from_the_process_before(tmp_path: 
     folder = write(tmp_path, RUN, "interrupted")
     for changes in ({"gpu": "a"}, {"gpu": "a"}, {"gpu": "b"}):
         note_resumption(folder, {"python": "3.11", **changes}, 3)
-    assert read_record(folder).resumed == ({"gpu": "a"}, {"gpu": "b"})
+    assert [line.environment for line in read_record(folder).resumed] == [{"gpu": "a"}, {"gpu": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("updates", "engine", "changes"),
+    [
+        ("numpy: where networks are small, else eager", "eager", []),
+        ("numpy: where networks are small, else eager", "numpy", []),
+        ("numpy", "eager", [{"updates": "eager"}]),
+        ("eager: could not be compiled", "compiled", [{"updates": "compiled"}]),
+    ],
+)
+def test_a_resumption_with_the_engine_of_the_checkpoint_names_it_if_the_record_names_another(
+    updates: str, engine: str, changes: list[dict[str, str]], tmp_path: Path
+) -> None:
+    folder = write(tmp_path, RUN, "interrupted")
+    reseal(folder / "spec.json", lambda head: head["environment"].update(updates=updates))
+    note_resumption(folder, {"python": "3.11", "updates": "eager: no CUDA GPU"}, 3, engine)
+    assert [line.environment for line in read_record(folder).resumed] == changes
 
 
 def test_a_process_without_a_checkpoint_replaces_the_environment_of_those_before(tmp_path: Path) -> None:
@@ -284,7 +302,7 @@ def test_a_process_without_a_checkpoint_replaces_the_environment_of_those_before
     note_resumption(folder, data, 0)
     note_resumption(folder, {"gpu": "c", **data}, 3)
     record = read_record(folder)
-    assert (record.environment, record.resumed) == (data, ({"gpu": "c"},))
+    assert (record.environment, record.resumed) == (data, (Resumption(epoch=3, environment={"gpu": "c"}),))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 from rlbench.config.run import Runtime, Spec
@@ -24,19 +25,21 @@ def carry(
     stop_at: int | None = None,
     crash: bool = False,
     runtime: Runtime = QUIET,
+    environment: Mapping[str, object] | None = None,
 ) -> int:
     """Go on with a run to its end, for so many records or up to a step; gives how many records it made.
 
     It is stopped as a signal would, or with ``crash`` without a message, as SIGKILL would.
     """
-    store = locked(spec, results)
+    store = locked(spec, results, environment)
     stop, count = Stop(), 0
     try:
         for record in run(spec, runtime, store, stop):
             count += 1
-            if count == stop_after and crash:
+            stops = count == stop_after or (stop_at is not None and (record.env_steps or record.updates) >= stop_at)
+            if stops and crash:
                 break
-            if count == stop_after or (stop_at is not None and (record.env_steps or record.updates) >= stop_at):
+            if stops:
                 stop.signal = signal.SIGTERM
     except Interrupted:
         assert stop.signal == signal.SIGTERM

@@ -347,11 +347,8 @@ def test_resume_under_other_code_is_recorded(tmp_path: Path) -> None:
 
 def test_the_record_names_the_threads_that_a_resumed_run_takes(tmp_path: Path) -> None:
     """Not those that the process which goes on would take for a run of its own."""
-    for threads in (1, 2):
-        store = locked(CATCH.spec(), tmp_path, {"torch_threads": threads})
-        store.note_resumption(1)
-        checkpoint.save(store.folder / "checkpoint" / "resume", {"threads": 1})
-        store.release()
+    for threads, stop_after in ((1, 20), (2, None)):
+        carry(CATCH.spec(), tmp_path, stop_after, environment={"torch_threads": threads})
     assert resumptions(files.read_sealed(CATCH.folder(tmp_path) / "spec.json"), tmp_path) == []
 
 
