@@ -125,18 +125,18 @@ class _Recorder:
     def note_refusals(self) -> None:
         """Log once each reason why updates are eager after all; record the engine, and a resume that changed it."""
         before, self.refusals = self.refusals, refusals(self.trainer.updater, self.trainer.learner)
+        if self.saved_engine not in (None, self._last_engine()):
+            _add_inexact(self.trainer, self.steps_before)
         for reason in self.refusals:
             if reason not in before:
                 note(self.store.folder, {"event": "engine", "updates": f"eager: {reason}"})
                 updates = f"{self._last_engine()}: {reason.partition(' (')[0]}"  # the rest may name paths
                 self.store.environment = {**self.store.environment, "updates": updates}
                 self.store.note_resumption(self.begin)
-        if self.saved_engine not in (None, self._last_engine()):
-            _add_inexact(self.trainer, self.steps_before)
 
     def _last_engine(self) -> str:
         """Return the engine of the latest update, which is the checkpoint's until this process has made one."""
-        if self.saved_engine is not None and self.trainer.clock.updates == self.updates_before:
+        if self.saved_engine is not None and self.trainer.clock.updates == self.updates_before and not self.refusals:
             return self.saved_engine
         return active_engine(self.trainer.updater, self.trainer.learner)
 
@@ -203,9 +203,7 @@ def _failure(
     if trainer is None or interruption_behind(error) is not None:
         return error  # the run has not begun, or it was stopped
     store.write_traceback(traceback.format_exc())
-    if recorder is not None:
-        recorder.note_refusals()
-    _keep_outstanding(store, trainer, stop)
+    _keep_outstanding(store, trainer, recorder, stop)
     _finish(store, trainer.clock, trainer.inexact, f"{type(error).__name__}: {_first_line(error)}")
     return error if isinstance(error, RlbenchError) else RunFailed(f"{store.spec.name}: {_first_line(error)}")
 
@@ -252,7 +250,7 @@ def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -
     """Load the checkpoint, if any; note this process, and a resume that is not bit-exact; return its first epoch."""
     if previous is not None:
         _resume(trainer, store)
-        store.environment = {**store.environment, "torch_threads": previous.threads}
+        store.environment = {**store.environment, "torch_threads": torch.get_num_threads()}
     elif store.epochs:
         _refuse_other_data(store)
     begin = 0 if previous is None else max(1, trainer.clock.epochs)
@@ -303,9 +301,11 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _keep_outstanding(store: Store, trainer: Trainer, stop: Stop) -> None:
-    """Record epochs whose evaluation was pending when training failed."""
+def _keep_outstanding(store: Store, trainer: Trainer, recorder: _Recorder | None, stop: Stop) -> None:
+    """Record the engine, and epochs whose evaluation was pending, when training failed."""
     with suppress(RlbenchError, MemoryError):
+        if recorder is not None:
+            recorder.note_refusals()
         for record in trainer.outstanding():
             if isinstance(record, Epoch):
                 _refuse_diverged(record, trainer)

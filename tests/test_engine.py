@@ -14,7 +14,7 @@ from rlbench.assembly.engine import Engine, engine_of
 from rlbench.cli.inline import environment_of
 from rlbench.config.overrides import apply_settings, parse
 from rlbench.config.run import Runtime, Spec
-from rlbench.errors import Diverged
+from rlbench.errors import Diverged, RlbenchError
 from rlbench.records import attempts
 from rlbench.records.store import folder_of, read_record
 from rlbench.run import run
@@ -174,20 +174,35 @@ def test_after_a_killed_process_the_record_names_the_engine_of_the_checkpoint(
     assert outcome_of(record.folder).inexact == ()
 
 
-def test_a_run_that_fails_before_its_first_updates_are_recorded_names_its_engine(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+class BrokenLoss(CompiledLoss[object, object]):
+    """No loss can be compiled, and none can be computed."""
+
+    def __init__(self, plain: Callable[..., object]) -> None:
+        super().__init__(Mock(side_effect=RuntimeError("no loss")), backend=failing)
+
+
+@pytest.mark.parametrize("fault", ["first update", "first epoch", "link"])
+def test_a_run_that_fails_before_it_saves_names_its_engine(fault: str, tmp_path: Path, monkeypatch: Patch) -> None:
     texts = ("budget.steps=160", "budget.epoch=80", "algo.learning_starts=40", "protocol.episodes=1", "protocol.envs=1")
     spec = apply_settings(suites.spec("toy", "dqn", "Catch"), [parse(text) for text in texts])
     monkeypatch.setattr(engines, "_missing_requirement", lambda _: "")
-    monkeypatch.setattr(engines, "CompiledLoss", FailingCompiled)
-    effects = [None, Diverged("a loss is not finite"), None]  # epoch 0, and epoch 1 twice
-    monkeypatch.setattr("rlbench.run._refuse_diverged", Mock(side_effect=effects))
+    monkeypatch.setattr(engines, "CompiledLoss", EagerCompiled)
     runtime = Runtime.model_validate({"device": "cpu", "threads": 1, "update_engine": "compiled"})
-    with pytest.raises(Diverged):
-        carry(spec, tmp_path, runtime=runtime)
-    record = read_record(folder_of(spec, tmp_path))
-    assert (outcome_of(record.folder).status, record.environment.get("updates")) == ("failed", EAGER)
+    environment, folder = {"updates": "compiled", "torch_threads": 1}, folder_of(spec, tmp_path)
+    carry(spec, tmp_path, stop_at=64, runtime=runtime, environment=environment)
+
+    def diverge(*_: object) -> None:
+        if fault == "link":
+            (folder / "attempts.jsonl").symlink_to(tmp_path / "elsewhere")
+        raise Diverged("no loss")
+
+    monkeypatch.setattr(engines, "CompiledLoss", BrokenLoss if fault == "first update" else FailingCompiled)
+    monkeypatch.setattr("rlbench.run._refuse_diverged", diverge)
+    with pytest.raises(RlbenchError, match="no loss"):
+        carry(spec, tmp_path, runtime=runtime, environment=environment)
+    assert (outcome_of(folder).status, outcome_of(folder).inexact) == ("failed", (64,))
+    changes = [line.environment.get("updates") for line in read_record(folder).resumed]
+    assert changes == ([] if fault == "link" else [EAGER]), "a link keeps the engine out, and hides no failure"
 
 
 def test_a_process_stopped_before_its_first_update_changes_no_engine(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -78,12 +78,11 @@ def replay(
 
 
 def _with_engine(record: Record) -> Record:
-    """The record with the engine of its first updates, which a process that resumed before them may have chosen."""
+    """The record with the engine of the first epoch with updates, which a process that resumed may have chosen."""
     first = _first_with_updates(record)
-    values = [
-        line.environment["updates"] for line in record.resumed if line.epoch <= first and "updates" in line.environment
-    ]
-    return replace(record, environment={**record.environment, "updates": values[-1]}) if values else record
+    engines = [line.environment.get("updates") for line in record.resumed if line.epoch <= first]
+    changes = [engine for engine in engines if isinstance(engine, str)]
+    return replace(record, environment={**record.environment, "updates": changes[-1]}) if changes else record
 
 
 def _first_with_updates(record: Record) -> int:
@@ -227,10 +226,12 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
         other = "; ".join(change.line for change in _differences(recorded_env, here))
         raise UsageError(f"{record.folder}: its environment is not here ({other}); install the recorded versions")
     device = device_of(runtime)
-    now = environment(updates=engine_of(record.spec, runtime, device).name, **threads())
+    now = environment(updates=engine_of(record.spec, runtime, device).name, env=here, **threads())
     names = ["rlbench", "commit", "python", "system", "cpu", "updates", TUNABLES]
     names += ["vector_instructions"] if "vector_instructions" in record_values else []
-    changes = list(_environment_changes(record_values, now, names))
+    then = {**record_values, "updates": str(record_values.get("updates", "nothing")).partition(":")[0]}
+    changes = list(_environment_changes(then, now, names))
+    names.remove("updates")  # of a resume: the record names an inexact one
     for line in record.resumed:
         if line.epoch <= last:
             later = _environment_changes(line.environment, now, [name for name in names if name in line.environment])
@@ -244,13 +245,12 @@ def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
 def _environment_changes(
     record_values: Mapping[str, object], here: Mapping[str, object], names: Sequence[str]
 ) -> Iterator[Change]:
-    """Differences of an environment in ``names``, and in the version of each package."""
-    engine = str(record_values.get("updates", "nothing")).partition(":")[0]
-    values = {**record_values, "updates": engine}
-    yield from _differences({name: values.get(name) for name in names}, {name: here.get(name) for name in names})
-    packages, installed = record_values.get("packages"), here.get("packages")
-    if isinstance(packages, Mapping) and isinstance(installed, Mapping):
-        yield from _differences(packages, installed)
+    """Differences of an environment in ``names``, and in the versions of packages and of the environment's parts."""
+    yield from _differences(*({name: values.get(name) for name in names} for values in (record_values, here)))
+    for name in ("packages", "env"):
+        versions, installed = record_values.get(name), here.get(name)
+        if isinstance(versions, Mapping) and isinstance(installed, Mapping):
+            yield from _differences(versions, installed)
 
 
 def _differences(record_values: Mapping[str, object], here: Mapping[str, object]) -> Iterator[Change]:

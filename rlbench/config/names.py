@@ -13,7 +13,7 @@ from typing import Final
 from rlbench.errors import UsageError
 
 NAME: Final = re.compile(r"\w[\w .,:+=@~()-]*")
-DOTTED: Final = re.compile(r"\d{1,3}(\.\d{3})+")  # 100.000 is 100,000 in parts of Europe, so no whole number
+DOTTED: Final = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")  # 100.000 is 100,000 in parts of Europe: refused
 MAX_NAME_LENGTH: Final = 200  # letters; a file system takes 255 bytes
 TEXT: Final = 1_000  # letters of a text in a record
 LARGE_NUMBER: Final = 1e12

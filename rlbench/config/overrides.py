@@ -186,6 +186,8 @@ def _value(annotation: Any, current: object, setting: Setting) -> object:
             return TypeAdapter(annotation).validate_json(json.dumps(candidate), strict=True)
         except ValidationError as error:
             complaint = complaint or one_line(error)
+    if isinstance(text, str) and DOTTED.fullmatch(text):
+        complaint = f"{text} may also be {text.replace('.', '')}; write it without a dot"
     raise UsageError(f"{setting.source} {setting.path}={text}: expected {_name(annotation)}; {complaint}")
 
 

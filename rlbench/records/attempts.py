@@ -78,7 +78,7 @@ def read_attempts(folder: Path) -> list[dict[str, object]]:
 
 
 class Resumption(BaseModel):
-    """A process that resumed a run elsewhere, or whose engine failed when tried; other keys of its line are ignored."""
+    """A process that resumed a run elsewhere, or with an engine not named so far; other keys are ignored."""
 
     epoch: int  # the first that this process trained
     environment: dict[str, object]  # the values that differ
@@ -102,7 +102,7 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
 def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, engine: str | None = None) -> None:
     """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on.
 
-    ``engine`` is the checkpoint's, if the process updates by it, whatever its command asks for.
+    ``engine`` is the checkpoint's, if the process updates by it, whatever its command asks for; None if it does not.
 
     Raises:
         RefusedFile: the record has ``MAX_RESUMPTIONS`` already.
@@ -116,8 +116,9 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
         earlier.update(resumption.environment)
     now = json.loads(json.dumps(environment))
     names = {**earlier, **now}.keys() - {"command"}
-    if engine is not None and "updates" in names:  # a process between that left no checkpoint may have changed it
-        now["updates"] = earlier["updates"] if _names_engine(earlier.get("updates"), engine) else engine
+    if engine is not None:  # a process between that left no checkpoint may have changed it in the record
+        before = earlier.get("updates")
+        now["updates"] = before if before is None or _names_engine(before, engine) else engine
     changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
     begins_again = epoch == 0 and bool(later) and later[-1].epoch > 0  # which ends what the resumptions changed
     if isinstance(lines, list) and (changes or begins_again):
@@ -129,7 +130,7 @@ def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int,
 
 
 def _names_engine(updates: object, engine: str) -> bool:
-    """True if the ``updates`` of an environment name ``engine``; by default numpy's is eager for large networks."""
+    """True if the ``updates`` of an environment name ``engine``; the default, numpy, is eager for large networks."""
     name, _, reason = str(updates).partition(":")
     return name == engine or (engine == "eager" and name == "numpy" and reason != "")
 

@@ -253,7 +253,7 @@ class Store:
             self._begin()
 
     def note_resumption(self, epoch: int, engine: str | None = None) -> None:
-        """Add to the record what differs in this process's environment from ``epoch`` on; it may keep an ``engine``."""
+        """Add to the record what differs in this process's environment from ``epoch`` on, as ``note_resumption``."""
         note_resumption(self.folder, self.environment, epoch, engine)
         self.environment_sums = self._read_environment_sums()
 

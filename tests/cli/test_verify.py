@@ -250,11 +250,14 @@ def test_replay_takes_the_engine_of_the_first_updates_and_names_later_changes(
     (path,) = tmp_path.rglob("spec.json")
     (line,) = files.read_sealed(path)["resumed"]
     assert line == {"epoch": 2, "environment": {"updates": "compiled"}}
-    assert "equal to the bit" in stdout_of(f"verify --replay {path.parent}")
-    changes = {"epoch": 2, "environment": {"updates": "eager", "rlbench": "0.0.3", "packages": {"torch": "1.13.0"}}}
-    reseal(path, lambda head: head["resumed"].append(changes))
-    out = stdout_of(f"verify --replay {path.parent}", 3)
-    assert "  rlbench from epoch 2: 0.0.3 recorded, " in out and "  torch from epoch 2: 1.13.0 recorded, " in out
+    versions = {"rlbench": "0.0.3", "packages": {"torch": "1.13.0"}, "env": {"gymnasium-robotics": "1.0"}}
+    eager = {"updates": "eager"}
+    changes = [{"epoch": 1, "environment": eager}, line, {"epoch": 2, "environment": versions}]
+    reseal(path, lambda head: head.update(resumed=[*changes, {"epoch": 4, "environment": eager}]))
+    out = stdout_of(f"verify --replay {path.parent}")
+    assert "equal to the bit" in out and "updates" not in out
+    for name, version in (("rlbench", "0.0.3"), ("torch", "1.13.0"), ("gymnasium-robotics", "1.0")):
+        assert f"  {name} from epoch 2: {version} recorded, " in out
     assert "from epoch" not in stdout_of(f"verify --replay {path.parent} --epochs 1")
 
 

@@ -284,10 +284,11 @@ def test_a_resumption_notes_only_what_differs_from_the_process_before(tmp_path: 
         ("numpy: where networks are small, else eager", "numpy", []),
         ("numpy", "eager", [{"updates": "eager"}]),
         ("eager: could not be compiled", "compiled", [{"updates": "compiled"}]),
+        (None, "compiled", []),  # of an older rlbench
     ],
 )
 def test_a_resumption_with_the_engine_of_the_checkpoint_names_it_if_the_record_names_another(
-    updates: str, engine: str, changes: list[dict[str, str]], tmp_path: Path
+    updates: str | None, engine: str, changes: list[dict[str, str]], tmp_path: Path
 ) -> None:
     folder = write(tmp_path, RUN, "interrupted")
     reseal(folder / "spec.json", lambda head: head["environment"].update(updates=updates))
