@@ -8,14 +8,18 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final, Literal, TypeAlias
 
 from rlbench.errors import Interrupted
 
 PR_SET_PDEATHSIG: Final = 1  # of Linux's prctl
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Phase: TypeAlias = Literal["idle", "setup", "training"]
 
@@ -96,6 +100,31 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)
+
+
+@contextmanager
+def keep_process_state() -> Iterator[None]:
+    """Put the current folder and the signal handlers that Python sees back after the code of an environment."""
+    before = _process_state()
+    try:
+        yield
+    finally:
+        if _process_state() != before:
+            folder, handlers = before
+            with suppress(OSError):  # it is gone
+                os.chdir(folder)
+            if threading.current_thread() is threading.main_thread():
+                for name, handler in handlers.items():
+                    signal.signal(name, handler)
+
+
+def _process_state() -> tuple[str, dict[signal.Signals, Handler]]:
+    """The current folder, empty where it is gone, and the handlers of SIGINT, SIGTERM and SIGHUP that Python sees."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - twice in each step of the environments; a Path takes three times as long
+    except FileNotFoundError:
+        folder = ""
+    return folder, {name: handler for name in STOPPING if (handler := signal.getsignal(name)) is not None}
 
 
 def end_with_parent(parent: int) -> None:

@@ -7,7 +7,7 @@ are known, and the step. So its errors differ from errors of rlbench.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlbench.envs.base import Discrete, EnvInfo, Frames, Step
 from rlbench.errors import BrokenEnvironment, Diverged, RlbenchError
-from rlbench.signals import INTERRUPTIONS
+from rlbench.signals import INTERRUPTIONS, keep_process_state
 
 BOOLS: Final = frozenset({bool, np.bool_})  # numbers and tensors that are 0 or 1 count as bools, too
 UNRELATED: Final = (RlbenchError, MemoryError, *INTERRUPTIONS)  # not raised by an environment itself
@@ -24,10 +24,11 @@ UNRELATED: Final = (RlbenchError, MemoryError, *INTERRUPTIONS)  # not raised by 
 class Inspection:
     """Check one vector of environments, and count its steps."""
 
-    def __init__(self, *, name: str, info: EnvInfo, seeds: Sequence[int]) -> None:
+    def __init__(self, *, name: str, info: EnvInfo, seeds: Sequence[int], external: bool = False) -> None:
         self.name: Final = name
         self.info: Final = info
         self.seeds: Final = tuple(seeds)  # of the envs
+        self.external: Final = external  # code of another package, which may change the state of the process
         self.steps = 0
         self._pending = np.ones(info.num_envs, np.bool_)
 
@@ -35,7 +36,8 @@ class Inspection:
     def engine_errors(self) -> Iterator[None]:
         """Raise any error of the engine as ``BrokenEnvironment``, with its cause."""
         try:
-            yield
+            with keep_process_state() if self.external else nullcontext():
+                yield
         except UNRELATED:
             raise
         except BaseException as cause:

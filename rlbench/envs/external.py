@@ -30,6 +30,7 @@ from rlbench.envs.checks import UNRELATED, Inspection
 from rlbench.envs.gymnasium import Env, GymnasiumVector
 from rlbench.errors import BrokenEnvironment, UsageError
 from rlbench.ops.state_dict import SEPARATOR, State
+from rlbench.signals import keep_process_state
 
 MakeEnv: TypeAlias = Callable[[str, Sequence[int]], object]
 """From a task and the seeds of its envs to a Gymnasium environment (called once a seed), or to a ``VectorEnv``."""
@@ -62,7 +63,9 @@ def external_vector(task: GymnasiumTask, *, seeds: tuple[int, ...], training: bo
             return InspectedSnapshot(first, name=task.id, seeds=seeds)
         if isinstance(first, VectorEnv):
             return InspectedVector(first, name=task.id, seeds=seeds)
-        return GymnasiumVector(name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,))
+        return GymnasiumVector(
+            name=task.id, factory=lambda: prepare(next(envs)), seeds=seeds, versions=(version,), external=True
+        )
 
 
 OBS_DTYPES: Final = ("uint8", "float32", "int64")
@@ -82,7 +85,7 @@ class InspectedVector:
             raise ValueError(f"its info has actions of the shape {list(shape)}, promised vectors")
         if (dtype := np.dtype(self.info.obs_dtype)).name not in OBS_DTYPES:
             raise ValueError(f"its info has observations of {dtype}, promised uint8, float32 or int64")
-        self._inspection = Inspection(name=name, info=envs.info, seeds=seeds)
+        self._inspection = Inspection(name=name, info=envs.info, seeds=seeds, external=True)
 
     def reset(self) -> Frames:
         """The first observations, ``[N, ...]``."""
@@ -226,9 +229,10 @@ def _make_env(task: GymnasiumTask) -> Env:
 
 @contextmanager
 def _package_errors(task: GymnasiumTask) -> Iterator[None]:
-    """Name the task and its package in every error of the package."""
+    """Name the task and its package in every error of the package; keep the state of the process."""
     try:
-        yield
+        with keep_process_state():
+            yield
     except UNRELATED:
         raise
     except BaseException as error:

@@ -34,7 +34,8 @@ MUJOCO: Final = "gymnasium.envs.mujoco"
 class GymnasiumVector:
     """N envs of one task; observations are uint8 where the environment's are, else float32.
 
-    ``limit``: agent steps after which an episode is truncated, for environments without a limit of their own.
+    ``limit``: agent steps after which an episode is truncated, for environments without a limit of their own;
+    ``external``: they are of another package than the suites'.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class GymnasiumVector:
         seeds: Sequence[int],
         versions: Sequence[tuple[str, str]] = (),
         limit: int | None = None,
+        external: bool = False,
     ) -> None:
         self._envs = [factory() for _ in seeds]
         self._seeds = tuple(seeds)
@@ -61,7 +63,7 @@ class GymnasiumVector:
             actions=self._scaling.actions,
             versions=(("env", f"gymnasium/{name}"), ("gymnasium", version("gymnasium")), *versions),
         )
-        self._inspection = Inspection(name=name, info=self.info, seeds=seeds)
+        self._inspection = Inspection(name=name, info=self.info, seeds=seeds, external=external)
         self._ended = np.zeros(len(seeds), np.bool_)  # [N] the next send resets the env
         self._elapsed = np.zeros(len(seeds), np.int64)  # [N] agent steps of this episode
         self._action: NDArray[Any] = np.zeros(0, np.int64)

@@ -25,7 +25,7 @@ from rlbench import disk
 from rlbench.config.names import check_name, printable
 from rlbench.config.tasks import GymnasiumTask, Task
 from rlbench.errors import UsageError
-from rlbench.signals import interruption_behind
+from rlbench.signals import interruption_behind, keep_process_state
 from rlbench.versions import version
 
 GROUP: Final = "rlbench.suites"
@@ -219,11 +219,11 @@ def stdout_to_stderr() -> AbstractContextManager[object]:
 
 @contextmanager
 def _installed_only() -> Iterator[None]:
-    """Exclude the current folder from imports, and lead what a package prints to stderr."""
+    """Exclude the current folder from imports, keep the state of the process, and lead what is printed to stderr."""
     before = sys.path[:]
     sys.path[:] = _search_path()
     try:
-        with stdout_to_stderr():
+        with stdout_to_stderr(), keep_process_state():
             yield
     finally:
         sys.path[:] = before

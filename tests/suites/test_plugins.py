@@ -679,6 +679,51 @@ def test_too_few_envs_and_first_observations_are_named() -> None:
         envs.reset()
 
 
+ROAMING = """
+import os, signal
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+def roam(place):
+    if place == PLACE:
+        os.chdir("/")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+class Roaming(CartPoleEnv):
+    steps = 0
+    def __init__(self):
+        super().__init__()
+        roam("constructor")
+    def reset(self, **options):
+        roam("reset")
+        return super().reset(**options)
+    def step(self, action):
+        Roaming.steps += 1
+        if Roaming.steps == 100:
+            os.kill(os.getpid(), signal.SIGTERM)
+        roam("step")
+        return super().step(action)
+
+roam("import")
+gymnasium.register("Roaming-v0", Roaming, max_episode_steps=50)
+"""
+
+
+@pytest.mark.parametrize("place", ["import", "constructor", "reset", "step"])
+def test_an_environment_that_changes_folder_and_signal_handlers_moves_no_record(
+    place: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, "roaming", ROAMING.replace("PLACE", repr(place)))
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "toy", "dqn", "--task", "gym:Roaming-v0", "--import", "roaming", *QUICK, "--results", "results"]
+    one_env = ("task.envs=1", "protocol.envs=1", "protocol.episodes=1")
+    stderr_of([*words, *(word for setting in one_env for word in ("--set", setting))], 143)
+    assert Path.cwd() == tmp_path
+    (folder,) = (path.parent for path in (tmp_path / "results").rglob("spec.json"))
+    assert (folder / "checkpoint" / "resume").exists()
+
+
 @pytest.mark.parametrize("space", ["action_space", "observation_space"])
 def test_an_error_of_a_space_is_the_environments(space: str) -> None:
     kind = type("Raising", (Pictured,), {space: property(mock.Mock(side_effect=SystemExit(0)))})
