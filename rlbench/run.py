@@ -132,7 +132,7 @@ class _Recorder:
                 note(self.store.folder, {"event": "engine", "updates": f"eager: {reason}"})
                 updates = f"{self._last_engine()}: {reason.partition(' (')[0]}"  # the rest may name paths
                 self.store.environment = {**self.store.environment, "updates": updates}
-                self.store.note_resumption(self.begin)
+                self.store.note_resumption(self.begin, self.updates_before)
 
     def _last_engine(self) -> str:
         """Return the engine of the latest update, which is the checkpoint's until this process has made one."""
@@ -253,11 +253,11 @@ def _take_over(trainer: Trainer, previous: SavedNumerics | None, store: Store) -
         store.environment = {**store.environment, "torch_threads": torch.get_num_threads()}
     elif store.epochs:
         _refuse_other_data(store)
-    begin = 0 if previous is None else max(1, trainer.clock.epochs)
+    clock, begin = trainer.clock, 0 if previous is None else max(1, trainer.clock.epochs)
     engine = active_engine(trainer.updater, trainer.learner)
-    store.note_resumption(begin, engine if previous is not None and previous.engine == engine else None)
+    store.note_resumption(begin, clock.updates, engine if previous is not None and previous.engine == engine else None)
     if previous is not None and (previous.threads, previous.rounding) != (torch.get_num_threads(), _rounding(store)):
-        _add_inexact(trainer, trainer.clock.steps)
+        _add_inexact(trainer, clock.steps)
     return begin
 
 

@@ -171,6 +171,7 @@ def test_after_a_killed_process_the_record_names_the_engine_of_the_checkpoint(
         carry(spec, tmp_path, stop_at=until, crash=until == 100, runtime=runtime, environment=values)
     record = read_record(folder_of(spec, tmp_path))
     assert [line.environment["updates"] for line in record.resumed] == updates
+    assert all(line.updates for line in record.resumed), "all of them resumed after updates"
     assert outcome_of(record.folder).inexact == ()
 
 

@@ -78,16 +78,10 @@ def replay(
 
 
 def _with_engine(record: Record) -> Record:
-    """The record with the engine of the first epoch with updates, which a process that resumed may have chosen."""
-    first = _first_with_updates(record)
-    engines = [line.environment.get("updates") for line in record.resumed if line.epoch <= first]
+    """The record with the engine of its first updates, which a process that resumed before them may have chosen."""
+    engines = [line.environment.get("updates") for line in record.resumed if line.updates == 0]
     changes = [engine for engine in engines if isinstance(engine, str)]
     return replace(record, environment={**record.environment, "updates": changes[-1]}) if changes else record
-
-
-def _first_with_updates(record: Record) -> int:
-    """The first epoch with updates; the last one of a record without any."""
-    return next((epoch.number for epoch in record.epochs if epoch.updated is not None), len(record.epochs) - 1)
 
 
 def _last(record: Record, epochs: int | None) -> int:
@@ -96,7 +90,8 @@ def _last(record: Record, epochs: int | None) -> int:
         raise UsageError(f"{record.folder}: holds no epoch yet; let it run on")
     if epochs is not None and epochs > last_epoch:
         raise UsageError(f"{record.folder}: holds {last_epoch} epochs; give --epochs {last_epoch} or fewer")
-    return _first_with_updates(record) if epochs is None else epochs
+    first = next((epoch.number for epoch in record.epochs if epoch.updated is not None), last_epoch)
+    return first if epochs is None else epochs
 
 
 @contextmanager

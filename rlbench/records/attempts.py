@@ -61,8 +61,7 @@ def _ends_torn(path: Path) -> bool:
     if not path.exists():
         return False
     with disk.open_regular(path) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
         return file.read() not in {b"", b"\n"}
 
 
@@ -80,7 +79,8 @@ def read_attempts(folder: Path) -> list[dict[str, object]]:
 class Resumption(BaseModel):
     """A process that resumed a run elsewhere, or with an engine not named so far; other keys are ignored."""
 
-    epoch: int  # the first that this process trained
+    epoch: int  # the first that this process recorded
+    updates: int | None = None  # gradient steps before it; None in older records
     environment: dict[str, object]  # the values that differ
 
 
@@ -99,33 +99,33 @@ def resumptions(metadata: Mapping[str, object], path: Path) -> list[Resumption]:
         raise RefusedFile(f"{path}: not a record of this schema; restore it, or start over with --force") from None
 
 
-def note_resumption(folder: Path, environment: Mapping[str, object], epoch: int, engine: str | None = None) -> None:
-    """Add to the metadata what differs in the ``environment`` of a process that trains from ``epoch`` on.
+def note_resumption(
+    folder: Path, environment: Mapping[str, object], epoch: int, updates: int = 0, engine: str | None = None
+) -> None:
+    """Add to the metadata what differs in the ``environment`` of a process that records from ``epoch`` on.
 
-    ``engine`` is the checkpoint's, if the process updates by it, whatever its command asks for; None if it does not.
+    ``updates`` are the gradient steps before it; ``engine`` is the checkpoint's, None if it updates by another.
 
     Raises:
         RefusedFile: the record has ``MAX_RESUMPTIONS`` already.
     """
     path = folder / "spec.json"
     metadata = files.read_sealed(path)
-    first, later = metadata.get("environment"), resumptions(metadata, path)
-    lines = metadata.get("resumed", [])
+    first, lines, later = metadata.get("environment"), metadata.get("resumed", []), resumptions(metadata, path)
     earlier = dict(first) if isinstance(first, dict) else {}
     for resumption in later:
         earlier.update(resumption.environment)
-    now = json.loads(json.dumps(environment))
-    names = {**earlier, **now}.keys() - {"command"}
+    now = {**json.loads(json.dumps(environment)), "command": earlier.get("command")}  # it may differ
     if engine is not None:  # a process between that left no checkpoint may have changed it in the record
         before = earlier.get("updates")
         now["updates"] = before if before is None or _names_engine(before, engine) else engine
-    changes = {name: now.get(name) for name in sorted(names) if now.get(name) != earlier.get(name)}
+    changes = {name: now.get(name) for name in sorted({**earlier, **now}) if now.get(name) != earlier.get(name)}
     begins_again = epoch == 0 and bool(later) and later[-1].epoch > 0  # which ends what the resumptions changed
     if isinstance(lines, list) and (changes or begins_again):
         if len(lines) == MAX_RESUMPTIONS:
             remedy = "resume where the run was last, or start over with --force"
             raise RefusedFile(f"{path}: has {MAX_RESUMPTIONS:,} resumptions, the most; {remedy}")
-        resumption = Resumption(epoch=epoch, environment=changes)
+        resumption = Resumption(epoch=epoch, updates=updates, environment=changes)
         files.replace_sealed(path, {**metadata, "resumed": [*lines, resumption.model_dump()]})
 
 

@@ -252,9 +252,9 @@ class Store:
             self._write_settings()
             self._begin()
 
-    def note_resumption(self, epoch: int, engine: str | None = None) -> None:
+    def note_resumption(self, epoch: int, updates: int = 0, engine: str | None = None) -> None:
         """Add to the record what differs in this process's environment from ``epoch`` on, as ``note_resumption``."""
-        note_resumption(self.folder, self.environment, epoch, engine)
+        note_resumption(self.folder, self.environment, epoch, updates, engine)
         self.environment_sums = self._read_environment_sums()
 
     def replaces(self, epoch: Epoch) -> bool:

@@ -249,11 +249,12 @@ def test_replay_takes_the_engine_of_the_first_updates_and_names_later_changes(
     stdout_of([*words, "--update-engine", "compiled"])
     (path,) = tmp_path.rglob("spec.json")
     (line,) = files.read_sealed(path)["resumed"]
-    assert line == {"epoch": 2, "environment": {"updates": "compiled"}}
+    assert line == {"epoch": 2, "updates": 0, "environment": {"updates": "compiled"}}
     versions = {"rlbench": "0.0.3", "packages": {"torch": "1.13.0"}, "env": {"gymnasium-robotics": "1.0"}}
     eager = {"updates": "eager"}
-    changes = [{"epoch": 1, "environment": eager}, line, {"epoch": 2, "environment": versions}]
-    reseal(path, lambda head: head.update(resumed=[*changes, {"epoch": 4, "environment": eager}]))
+    changes = [{**line, "environment": eager}, line, {"epoch": 2, "environment": versions}]
+    later = [{"epoch": 2, "updates": 1, "environment": eager}, {"epoch": 2, "environment": eager}]  # or of older code
+    reseal(path, lambda head: head.update(resumed=changes + later))
     out = stdout_of(f"verify --replay {path.parent}")
     assert "equal to the bit" in out and "updates" not in out
     for name, version in (("rlbench", "0.0.3"), ("torch", "1.13.0"), ("gymnasium-robotics", "1.0")):

@@ -292,8 +292,9 @@ def test_a_resumption_with_the_engine_of_the_checkpoint_names_it_if_the_record_n
 ) -> None:
     folder = write(tmp_path, RUN, "interrupted")
     reseal(folder / "spec.json", lambda head: head["environment"].update(updates=updates))
-    note_resumption(folder, {"python": "3.11", "updates": "eager: no CUDA GPU"}, 3, engine)
+    note_resumption(folder, {"python": "3.11", "updates": "eager: no CUDA GPU"}, 3, 70, engine)
     assert [line.environment for line in read_record(folder).resumed] == changes
+    assert all((line.epoch, line.updates) == (3, 70) for line in read_record(folder).resumed)
 
 
 def test_a_process_without_a_checkpoint_replaces_the_environment_of_those_before(tmp_path: Path) -> None:
@@ -303,7 +304,7 @@ def test_a_process_without_a_checkpoint_replaces_the_environment_of_those_before
     note_resumption(folder, data, 0)
     note_resumption(folder, {"gpu": "c", **data}, 3)
     record = read_record(folder)
-    assert (record.environment, record.resumed) == (data, (Resumption(epoch=3, environment={"gpu": "c"}),))
+    assert (record.environment, record.resumed) == (data, (Resumption(epoch=3, updates=0, environment={"gpu": "c"}),))
 
 
 @pytest.mark.parametrize(
