@@ -22,7 +22,7 @@ from rlbench.config.footprint import size_text
 from rlbench.datasets.recording_format import FINAL, TERMINATED, TRUNCATED
 from rlbench.datasets.recording_writer import RecordingWriter, row
 from rlbench.datasets.tfrecord import Example, example, records
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, RlbenchError
 
 SIZE: Final = 84
 STACK: Final = 4
@@ -98,7 +98,9 @@ class Shard:
         try:
             with Image.open(BytesIO(self.pngs[number]), formats=("PNG",)) as image:
                 frame = np.asarray(image, np.uint8)
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        except (MemoryError, RlbenchError):  # of this machine, or a signal
+            raise
+        except Exception as error:  # noqa: BLE001 - the decoders of Pillow's chunks each raise their own
             raise _refusal(self.path, self.first[number], f"a damaged PNG ({error})") from None
         if frame.shape != (SIZE, SIZE):
             raise _refusal(self.path, self.first[number], "a damaged PNG (a second header)")

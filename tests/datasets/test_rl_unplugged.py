@@ -149,6 +149,7 @@ def twice(side: int) -> list[bytes]:
     return [png(frame_of(1))[:33] + b"".join(parts)] * 4
 
 
+NO_PROFILE = png(frame_of(1))[:-12] + b"\0\0\0\0iCCP" + struct.pack(">I", crc32(b"iCCP")) + png(frame_of(1))[-12:]
 COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
 
 
@@ -168,6 +169,7 @@ COLOURED = [png(np.zeros((84, 84, 3), np.uint8))] * 4
         ({"o_t": [png(frame_of(1))[:-40]] * 4}, "a damaged PNG"),
         ({"o_t": twice(9)}, "a damaged PNG"),
         ({"o_t": twice(60_000)}, "a damaged PNG"),
+        ({"o_t": [NO_PROFILE] * 4}, "a damaged PNG"),
         ({"episode_id": LONG}, r"it has [\d,]+ bytes, 1,048,576 are allowed"),
     ],
 )
