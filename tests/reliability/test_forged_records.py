@@ -190,7 +190,7 @@ class TestVersions:
         for number, version in enumerate(("0.1.0", "0.1.0", "9.9.9")):
             folder = record_run([1.0] * (number + 1), status=None, **FULL, environment={"rlbench": version})
         head = files.read_sealed(folder / "spec.json")
-        assert head["resumed"] == [{"epoch": 2, "environment": {"rlbench": "9.9.9"}}]
+        assert head["resumed"] == [{"epoch": 2, "updates": 0, "environment": {"rlbench": "9.9.9"}}]
         assert store.read_record(folder).environment["rlbench"] == "0.1.0"
         record_run([1.0] * 4, status=None, **FULL, environment={"rlbench": "9.9.9", "commit": "abc+dirty"})
         assert [dict(later)["rlbench"] for later in read_run(folder).environments] == ["0.1.0", "9.9.9", "9.9.9"]
