@@ -9,10 +9,19 @@ from typing import Annotated
 
 import typer
 
-from rlbench.cli.options import Json, Records, Reference, References, SuiteOrAll, option, suites_named
+from rlbench.cli.options import (
+    Json,
+    Records,
+    Reference,
+    References,
+    SuiteOrAll,
+    check_results_folder,
+    option,
+    suites_named,
+)
 from rlbench.cli.output import print_error, print_result, refuse_same_file, terminal_width, write_file
 from rlbench.config.names import printable
-from rlbench.errors import UsageError, suggest_path
+from rlbench.errors import UsageError
 
 
 def check(
@@ -89,8 +98,7 @@ def check(
         compare = partial(
             checks.against_baseline, results=evidence.own, baseline=saved, margin=share, other_machine=other_machine
         )
-    if results is not None and not results.exists():
-        raise UsageError(f"{results}: no such folder{suggest_path(results)}; name a folder of records with --results")
+    check_results_folder(results)
     findings = [finding for name in suites for finding in compare(name, alpha=alpha)]
     if not findings or (of_imported and {finding.word for finding in findings} == {"NOT COMPARABLE"}):
         reasons = "".join(f"; {finding.name}: {finding.reason}" for finding in findings)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlbench.cli.help_texts import Verb, command_group, examples
-from rlbench.cli.options import Json, Records, argument, check_recorded_suite, option
+from rlbench.cli.options import Json, Records, argument, check_recorded_suite, check_results_folder, option
 from rlbench.cli.output import print_error, print_left_out, print_note, print_result, refuse_same_file
 from rlbench.config.names import count_text
-from rlbench.errors import RefusedFile
+from rlbench.errors import RefusedFile, UsageError
 
 if TYPE_CHECKING:
     from rlbench.report.reference_table import CellKey
@@ -42,6 +42,7 @@ def tensorboard(
     from rlbench.report.exports import events, update_file
 
     refuse_run_folder(output, "--output")
+    check_results_folder(results)
     suites = [check_recorded_suite(name, results) for name in names or ()]
     places = [(place, folder) for place in evidence_of(results).folders for folder in folders(place)]
     longest: dict[Path, tuple[Path, Path, int]] = {}  # by file: the results, the run's folder and its epochs
@@ -119,6 +120,7 @@ def to_npz(
 def _cells(names: list[str] | None, results: Path | None) -> dict[CellKey, Runs]:
     from rlbench.report.evidence import evidence_of
 
+    check_results_folder(results)
     suites = [check_recorded_suite(name, results) for name in names or ()]
     return {
         key: runs for key, runs in evidence_of(results).with_imported().items() if not suites or key.suite in suites
@@ -131,6 +133,8 @@ def _save(output: Path, content: bytes, count: int, *, noun: str, json: bool) ->
 
     refuse_record_file(output, "--output")
     refuse_same_file(output, "--output")
+    if not count:
+        raise UsageError(f"no {noun} to write to {output}; name a folder of records with --results, or other suites")
     new = update_file(output, content)
     text = f"{output}: {count} {noun if count == 1 else {'curve': 'curves', 'matrix': 'matrices'}[noun]}"
     print_result({"file": str(output), "count": count, "changed": new}, text, json=json)

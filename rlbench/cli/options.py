@@ -16,7 +16,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from rlbench.cli import completion
 from rlbench.cli.output import print_note
 from rlbench.config.names import parse_count
-from rlbench.errors import UnknownName, UnknownRun, UsageError, suggest
+from rlbench.errors import UnknownName, UnknownRun, UsageError, suggest, suggest_path
 
 if TYPE_CHECKING:
     from rlbench.config.run import Spec
@@ -105,6 +105,16 @@ def check_recorded_suite(name: str | None, results: Path | None) -> str | None:
         if name not in recorded_suites:
             raise UnknownName("suite", name, dict.fromkeys([*suites.names(), *recorded_suites]))
     return name
+
+
+def check_results_folder(results: Path | None) -> None:
+    """Refuse a results folder that is named but does not exist.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if results is not None and not results.exists():
+        raise UsageError(f"{results}: no such folder{suggest_path(results)}; name a folder of records with --results")
 
 
 def suites_named(names: Sequence[str], results: Path | None) -> list[str]:

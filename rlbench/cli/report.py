@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rlbench.cli import completion
-from rlbench.cli.options import Algos, Records, Reference, References, Suite, Tasks, argument, option, suites_named
+from rlbench.cli.options import (
+    Algos,
+    Records,
+    Reference,
+    References,
+    Suite,
+    Tasks,
+    argument,
+    check_results_folder,
+    option,
+    suites_named,
+)
 from rlbench.cli.output import check_output_path, print_left_out, print_note, refuse_same_file, write_file
 from rlbench.errors import UsageError
 
@@ -29,6 +40,7 @@ def report(
     """
     del references, reference  # their callbacks have selected them
     refuse_same_file(output, "--output")
+    check_results_folder(results)
     names = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")

@@ -21,12 +21,14 @@ from rlbench.versions import version
 
 THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
 INSTRUCTIONS = (
-    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_NUM_STRIPES", "ATEN_CPU_CAPABILITY"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
     *("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
     *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
     *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG"),
 )
-"""Environment variables that choose instructions of the processor or GPU, and with them the rounding of every sum."""
+"""Environment variables that choose instructions of the processor or GPU, or the parts of a matrix product that threads
+share, and with them the rounding of every sum."""
 
 TUNABLES = "GLIBC_TUNABLES"
 """The same of the C library, by its parts ``glibc.cpu.…``; a process reads it only at its start."""

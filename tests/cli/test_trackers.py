@@ -128,7 +128,8 @@ def test_suites_are_chosen_by_name(record_run: RecordRun) -> None:
     record_run([1.0, 2.0])
     record_run([1.0], suite="toy", task="Catch")
     assert stdout_of("export tensorboard atari --output board") == "board: 1 run, 1 with something new\n"
-    assert stdout_of("export tensorboard --results elsewhere --output board") == "board: 0 runs, 0 with something new\n"
+    Path("empty").mkdir()
+    assert stdout_of("export tensorboard --results empty --output board") == "board: 0 runs, 0 with something new\n"
     assert "is no folder; choose another with --output" in stderr_of(f"export tensorboard --output {__file__}")
     assert "unknown suite 'atri'" in stderr_of("export tensorboard atri --output board")
 

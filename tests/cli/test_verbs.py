@@ -37,6 +37,24 @@ def test_missing_results_folder_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("export csv toy --output a.csv --results empty", "no curve to write to a.csv"),
+        ("export csv toy --output a.csv --results resluts", "resluts: no such folder; did you mean 'results'?"),
+        ("export npz toy --output a.npz --results empty", "no matrix to write to a.npz"),
+        ("export tensorboard --output board --results resluts", "resluts: no such folder"),
+        ("report toy --output a.html --results resluts", "resluts: no such folder"),
+    ],
+)
+def test_nothing_is_written_without_a_record(words: str, reason: str, record_run: RecordRun) -> None:
+    record_run([0.5], suite="toy", task="Catch")
+    Path("empty").mkdir()
+    Path("a.csv").write_text("good")
+    assert reason in stderr_of(words)
+    assert Path("a.csv").read_text() == "good" and sorted(map(str, Path().iterdir())) == ["a.csv", "empty", "results"]
+
+
+@pytest.mark.parametrize(
     ("name", "start"), [("a.md", "| Alg"), ("a.csv", "suite,"), ("a.json", "{"), ("a.html", "<!doctype"), ("a", "Alg")]
 )
 def test_output_format_follows_the_file_name(name: str, start: str) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -117,3 +119,47 @@ def test_slurm_passes_options_on_and_needs_a_suite_and_an_algorithm(tmp_path: Pa
 def test_nightly_refuses_a_budget_that_is_no_number_of_hours(budget: str) -> None:
     done = subprocess.run([ROOT / "scripts/nightly", "--budget", budget], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"--budget {budget}: write whole hours, such as 8\n")
+
+
+@pytest.mark.parametrize(
+    ("runs", "check", "code", "checked"),
+    [
+        ((0, 0), 0, 0, True),
+        ((0, 124), 0, 0, True),
+        ((1, 0), 0, 1, True),
+        ((0, 5), 0, 5, True),
+        ((1, 0), 3, 3, True),
+        ((143, 0), 0, 143, False),
+    ],
+)
+def test_nightly_fails_if_a_run_ends_in_an_error(
+    runs: tuple[int, int], check: int, code: int, checked: bool, tmp_path: Path
+) -> None:
+    exits = f"case $2 in dqn) exit {runs[0]} ;; *) exit {runs[1]} ;; esac"
+    script = nightly_beside(tmp_path, f"run) {exits} ;; check) echo checked; exit {check} ;;")
+    done = subprocess.run([script, "toy"], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert (done.stdout == "checked\n") == checked
+    errors = [name for name, end in zip(("dqn", "a2c"), runs, strict=True) if end in {1, 5}]
+    assert [line.split()[1] for line in done.stderr.splitlines()] == errors
+
+
+def test_a_stopped_nightly_stops_its_run(tmp_path: Path) -> None:
+    """``timeout`` puts the run into a process group of its own, which Ctrl-C does not reach."""
+    run = "trap 'echo saved; exit 143' TERM; echo begun; for i in $(seq 600); do sleep 0.1; done"
+    script = nightly_beside(tmp_path, f"run) {run} ;; check) echo checked ;;")
+    with subprocess.Popen([script, "toy"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "saved\n"
+    assert process.returncode == 130
+
+
+def nightly_beside(folder: Path, cases: str) -> Path:
+    """Copy scripts/nightly beside a setup that does nothing and an rlbench that has ``cases`` and plans two cells."""
+    plan = "plan) echo toy dqn Catch 0; echo toy a2c Catch 0-4 ;;"
+    (folder / "scripts").mkdir()
+    for name, text in {"setup": "", "rlbench": f"command=$1; shift; case $command in {plan} {cases} esac"}.items():
+        (folder / "scripts" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "scripts" / name).chmod(0o755)
+    return Path(shutil.copy(ROOT / "scripts/nightly", folder / "scripts"))

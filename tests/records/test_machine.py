@@ -111,7 +111,14 @@ def test_vector_instructions_are_those_of_the_kernels_list(monkeypatch: pytest.M
     assert {"cpu", "vector_instructions"} <= {*ROUNDING_FACTORS} & {*machine.environment()}
 
 
-VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "NVIDIA_TF32_OVERRIDE")
+VARIABLES = (
+    "MKL_CBWR",
+    "MKL_NUM_STRIPES",
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+    "NVIDIA_TF32_OVERRIDE",
+)
 
 
 def git(place: Path, *words: str) -> str:

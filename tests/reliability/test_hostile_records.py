@@ -426,6 +426,7 @@ def test_no_output_replaces_a_file_of_a_record(name: str, tmp_path: Path) -> Non
     path, message = tmp_path / name, "is a file of a run's record; name another file"
     (tmp_path / "seed=0/checkpoint").mkdir(parents=True)
     (tmp_path / "seed=0/attempt-1").mkdir()
+    (tmp_path / "none").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "seed=0/epochs.jsonl")
     path.write_text("{}")
     assert message in stderr_of(f"export csv --output {path} --results {tmp_path / 'none'}")
