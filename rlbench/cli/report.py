@@ -40,12 +40,12 @@ def report(
     """
     del references, reference  # their callbacks have selected them
     refuse_same_file(output, "--output")
-    check_results_folder(results)
     names = suites_named(suite or (), results)
     if output.suffix not in {".html", ".htm", ".md"}:
         raise UsageError(f"--output {output}: a report is written as .html or .md")
     if not output.parent.is_dir() or output.is_dir():
         raise UsageError(f"--output {output}: name a file in a folder that exists")
+    check_results_folder(results)
     from rlbench.report.evidence import evidence_of
     from rlbench.report.pages import html_page, markdown_page
 
