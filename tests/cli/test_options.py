@@ -111,6 +111,7 @@ def test_plot_uses_the_given_folder_and_algorithms() -> None:
 @pytest.mark.usefixtures("elsewhere")
 def test_report_uses_the_given_folder() -> None:
     assert main(["report", "toy", "--output", "full.html", "--results", "mine"]) == 0
+    Path("results").mkdir()
     assert main(["report", "toy", "--output", "empty.html"]) == 0
     full, empty = (Path(f"{name}.html").read_text(encoding="utf-8") for name in ("full", "empty"))
     assert "0.88" in full and "0.88" not in empty

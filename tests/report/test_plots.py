@@ -361,6 +361,7 @@ def test_figures_of_the_report_equal_those_of_plot(two_algorithms: Path) -> None
 
 
 def test_report_without_records_is_a_page() -> None:
+    Path("results").mkdir()
     assert main(["report", "--output", "a.html"]) == 0
     assert "Nothing has been run yet" in Path("a.html").read_text(encoding="utf-8")
 
