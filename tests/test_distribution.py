@@ -7,7 +7,9 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -116,14 +118,36 @@ def test_the_container_is_made_of_files_that_exist_and_the_locked_versions() -> 
 def test_a_release_begins_only_with_a_clean_tree_a_new_version_and_its_changes(
     tmp_path: Path, change: str, word: str
 ) -> None:
-    (tmp_path / "rlbench").mkdir()
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts/release", tmp_path / "scripts")
-    (tmp_path / "rlbench/__init__.py").write_text('__version__ = "0.1.0"\n')
-    (tmp_path / "CHANGELOG.md").write_text("## [0.1.0] - 2026-11-22\n")
-    (tmp_path / "README.md").write_text("rlbench\n")
-    prepare = "git init -q .; git config user.email a@b; git config user.name a; git add -A; git commit -qm begin"
-    subprocess.run(["bash", "-c", f"{prepare}; {change}"], cwd=tmp_path, check=True, capture_output=True)
+    begin_release(tmp_path)
+    subprocess.run(["bash", "-c", change], cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run(["scripts/release", "--check"], cwd=tmp_path, capture_output=True, check=False, text=True)
     assert done.returncode == (2 if word else 0), done.stderr
     assert word in done.stderr and len(done.stderr.splitlines()) == (1 if word else 0)
+
+
+@pytest.mark.parametrize(("ci", "package"), [(0, 0), (1, 0), (0, 1)])
+def test_a_release_is_tagged_only_if_ci_and_the_package_pass(tmp_path: Path, ci: int, package: int) -> None:
+    build = 'cd "$(dirname "$0")/.."; mkdir "$1"; touch "$1/rlbench.whl"'  # as the script does, from its own checkout
+    stubs = {".ci/run": f"exit {ci}", "scripts/package": f"{build}; exit {package}"}
+    begin_release(tmp_path, stubs)
+    done = subprocess.run(["scripts/release"], cwd=tmp_path, capture_output=True, check=False, text=True)
+    tags = subprocess.check_output(["git", "tag", "--list"], cwd=tmp_path, text=True).split()
+    passed = not ci and not package
+    assert (done.returncode, tags) == ((0, ["v0.1.0"]) if passed else (1, [])), done.stderr
+    assert (tmp_path / "dist/rlbench.whl").exists() == (not ci)
+
+
+def begin_release(folder: Path, stubs: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Make a repository whose tree is clean and whose changelog has the version; ``stubs`` are scripts by name."""
+    for name, text in stubs.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    (folder / "rlbench").mkdir()
+    (folder / "scripts").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "scripts/release", folder / "scripts")
+    (folder / "rlbench/__init__.py").write_text('__version__ = "0.1.0"\n')
+    (folder / "CHANGELOG.md").write_text("## [0.1.0] - 2026-11-22\n")
+    (folder / "README.md").write_text("rlbench\n")
+    prepare = "git init -q .; git config user.email a@b; git config user.name a; git add -A; git commit -qm begin"
+    subprocess.run(["bash", "-c", prepare], cwd=folder, check=True, capture_output=True)
