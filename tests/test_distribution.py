@@ -125,6 +125,18 @@ def test_a_release_begins_only_with_a_clean_tree_a_new_version_and_its_changes(
     assert word in done.stderr and len(done.stderr.splitlines()) == (1 if word else 0)
 
 
+def test_a_release_tags_the_commit_that_ci_has_tested(tmp_path: Path) -> None:
+    commit = "git -C $CHECKOUT commit -q --allow-empty -m later"
+    begin_release(tmp_path, {".ci/run": commit, "scripts/package": ""})
+    environment = os.environ | {"CHECKOUT": str(tmp_path)}
+    subprocess.run(["scripts/release"], cwd=tmp_path, capture_output=True, check=True, env=environment)
+    subjects = [
+        subprocess.check_output(["git", "log", "-1", "--format=%s", name], cwd=tmp_path, text=True).strip()
+        for name in ("v0.1.0", "HEAD")
+    ]
+    assert subjects == ["begin", "later"]
+
+
 @pytest.mark.parametrize(("ci", "package"), [(0, 0), (1, 0), (0, 1)])
 def test_a_release_is_tagged_only_if_ci_and_the_package_pass(tmp_path: Path, ci: int, package: int) -> None:
     build = 'cd "$(dirname "$0")/.."; mkdir "$1"; touch "$1/rlbench.whl"'  # as the script does, from its own checkout

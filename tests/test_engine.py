@@ -73,6 +73,16 @@ def test_a_record_says_how_its_updates_were_computed() -> None:
     assert environment_of(DQN, Runtime(device="cpu"), None)["updates"] == "eager: no CUDA GPU"
 
 
+def test_a_record_names_the_gpu_of_its_device(monkeypatch: Patch) -> None:
+    def name_of(device: object = None) -> str:
+        return ("A100", "T4")[torch.device("cuda" if device is None else str(device)).index or 0]
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", name_of)
+    names = [environment_of(DQN, Runtime(device=device), None)["gpu"] for device in ("cuda", "cuda:1", "cpu")]
+    assert names == ["A100", "T4", None]
+
+
 class FailingCompiled(CompiledLoss[object, object]):
     """No loss can be compiled."""
 

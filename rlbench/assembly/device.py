@@ -62,7 +62,8 @@ def eval_workers_of(spec: Spec, runtime: Runtime, device: torch.device) -> int:
     """Processes that evaluate beside the training: the requested number, or one that suits the run's share of cores."""
     share = min(runtime.threads or omp_threads() or cores(), cores())
     threads = threads_of(spec, runtime, device)
-    return eval_worker_count(spec, requested=runtime.eval_workers, cores=share, threads=threads)
+    gpu = device.type != "cpu"
+    return eval_worker_count(spec, requested=runtime.eval_workers, cores=share, threads=threads, gpu=gpu)
 
 
 def keep_memory() -> None:

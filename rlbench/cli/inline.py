@@ -113,7 +113,7 @@ def environment_of(spec: Spec, runtime: Runtime, data: CheckedData | None) -> di
     device = device_of(runtime)
     return environment(
         device=str(device),
-        gpu=cuda.get_device_name() if device.type == "cuda" else None,
+        gpu=cuda.get_device_name(device) if device.type == "cuda" else None,
         updates=engine_of(spec, runtime, device).description,
         torch_threads=threads_of(spec, runtime, device),
         env=dict(describe(spec).versions),

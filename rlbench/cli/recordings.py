@@ -71,7 +71,7 @@ def record_games(
                 print_note(f"{folder}: broken off; {use}")
             raise
         metadata = recorder.finish()
-        size = sum(path.stat().st_size for path in folder.iterdir())
+        size = sum(path.lstat().st_size for path in folder.iterdir())
         answer_dataset(
             DatasetFile(folder, checksums.seal_of(folder / CONTENTS).sha256, size), games.steps, metadata, json=json
         )
@@ -112,7 +112,7 @@ def is_done(path: Path, recipe: Recipe | RecordingRecipe, *, json: bool) -> bool
     if catalogue.is_complete(path):
         recording_writer.drop_request(path)
         seal, metadata = checksums.seal_of(path / CONTENTS), recording_reader.metadata(path)
-        size = sum(f.stat().st_size for f in path.iterdir() if not f.name.endswith(checksums.SUFFIX))
+        size = sum(f.lstat().st_size for f in path.iterdir() if not f.name.endswith(checksums.SUFFIX))
     elif path.is_file():
         seal, metadata, size = checksums.seal_of(path), hdf5.read_attributes(path), path.stat().st_size
     else:
@@ -166,7 +166,7 @@ def describe(path: Path, *, json: bool) -> None:
     """Describe a recording without decompressing a frame."""
     sha256 = checksums.seal_of(data_file(path)).sha256 if catalogue.is_complete(path) else None
     facts = recording_summary(recording_reader.read_steps(path, max_bytes=machine.available_memory()))
-    metadata, size = dataset_metadata(path), sum(file.stat().st_size for file in path.iterdir())
+    metadata, size = dataset_metadata(path), sum(file.lstat().st_size for file in path.iterdir())
     mean = stored_mean(path, metadata)
     whole = "" if mean is None else f"mean {number_text(mean, '.1f')} of whole episodes; "
     terminated = f"of terminated ones {spread(facts.returns)}" if facts.returns else "no episode has terminated"

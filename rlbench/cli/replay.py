@@ -127,6 +127,13 @@ def _writing(place: str) -> Iterator[None]:
         raise ResourceExhausted(problem if "TMPDIR" in problem else f"{problem}, or set TMPDIR") from error
 
 
+def _temporary_folder() -> TemporaryDirectory[str]:
+    try:
+        return TemporaryDirectory(prefix="rlbench-replay-")
+    except OSError as error:  # no temporary folder takes a byte
+        raise ResourceExhausted(f"{error.strerror}: free some space, or set TMPDIR") from error
+
+
 def _check_data(record: Record, runtime: Runtime) -> CheckedData | None:
     data = check_data(record.spec, runtime)
     try:
@@ -146,7 +153,7 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
     except UsageError as error:
         raise UsageError(f"{record.folder}: {error}; or {DATASET}") from None
     stop = Stop(phase="setup")
-    with TemporaryDirectory(prefix="rlbench-replay-") as place, stop_on_signals(stop), _writing(place):
+    with _temporary_folder() as place, stop_on_signals(stop), _writing(place):
         check_memory([record.spec], runtime)
         store = Store.lock(record.spec, Path(place), {})
         if store is None:

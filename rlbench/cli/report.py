@@ -99,6 +99,9 @@ def plot(
     settings, evidence = rc_settings(rc or []), evidence_of(results)
     cells, curves = find_cells(suite, evidence, task or [], algo or []), kind in {"curves", "walltime"}
     left_out = runs_not_drawn(cells, evidence, by_name=bool(task)) if curves else runs_without_score(cells)
+    sources = {*evidence.names((runs, runs) for runs in cells.values() if runs.all)} - {""}
+    if sources and kind in {"profile", "interval", "improvement"}:
+        print_note(f"scores of {' and '.join(sorted(sources))} together; with --results DIR those of one folder alone")
     print_left_out(left_out, failed="that failed", short="short of the budget")
     figure = draw(suite, kind, evidence, tasks=task or [], algorithms=algo or [], rc=settings)
     content = encode_figure(figure, output.suffix, title=title or "", rc=settings)

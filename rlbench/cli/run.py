@@ -112,7 +112,7 @@ def run(
         int | None,
         option(
             "--eval-workers N",
-            "Processes that evaluate beside offline training; default: idle cores.",
+            "Processes that evaluate beside offline training, on a GPU at least one; default: idle cores.",
             env="RLBENCH_EVAL_WORKERS",
             least=0,
         ),

@@ -326,17 +326,20 @@ MAX_THREADS: Final = 4  # a batch of 32 to 64 frames, or of 256 rows through 256
 MAX_EVAL_WORKERS: Final = 8  # TD3+BC on a GPU trains half a minute an epoch; one core evaluates it in four
 
 
-def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads: int) -> int:
+def eval_worker_count(spec: Spec, *, requested: int | None, cores: int, threads: int, gpu: bool) -> int:
     """Number of evaluation workers for a run with ``cores`` of its own and ``threads`` of training; 0: none.
 
-    A run that may stop at any evaluation waits for each, and an online run evaluates itself.
+    A run that may stop at any evaluation waits for each, and an online run evaluates itself. A run on a GPU has one at
+    least: in its own process the policy would act by the rounding and random numbers of the GPU.
     """
     if spec.protocol.stop is not None or spec.algo.learns_from != "data":
         return 0
     most = min(MAX_EVAL_WORKERS, 1 + spec.budget.steps // spec.budget.epoch)
+    least = int(gpu)
     if requested is not None:
-        return min(requested, most)
-    return 0 if spec.smoke else min(most, max(0, cores - threads))  # a worker on a core of the training gains nothing
+        return min(max(least, requested), most)
+    idle = 0 if spec.smoke else max(0, cores - threads)  # a worker on a core of the training gains nothing
+    return min(max(least, idle), most)
 
 
 def useful_threads(spec: Spec, *, gpu: bool, cores: int) -> int:

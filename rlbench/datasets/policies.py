@@ -231,6 +231,8 @@ def _check(name: str, array: NDArray[np.generic] | None, shape: tuple[int, ...] 
         raise RefusedFile(f"{where}: {name} is unknown to the format actor-v1; convert the file again")
     if array.shape != shape or array.dtype.name not in DTYPES:
         raise RefusedFile(f"{where}: {name} is {array.dtype} {array.shape}; expected real numbers of shape {shape}")
+    if not array.size:  # then the bytes of the file bound no other size
+        raise RefusedFile(f"{where}: {name} has no elements; convert the file again")
     if not np.isfinite(array).all():
         raise RefusedFile(f"{where}: {name} holds NaN or infinity; convert the file again")
 

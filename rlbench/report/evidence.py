@@ -75,7 +75,8 @@ class Evidence(NamedTuple):
         rows: dict[CellKey, Parity] = {}
         for folder in reversed(self.folders):
             cells = with_imported(gather(folder), folder).items()
-            rows |= {row.key: row for row in parity_rows({k: select_last_look(runs) for k, runs in cells}, suites)}
+            runs_by_cell = {key: select_last_look(runs) for key, runs in cells}
+            rows |= {row.key: replace(row, source=str(folder)) for row in parity_rows(runs_by_cell, suites)}
         return sorted(rows.values(), key=lambda row: row.key)
 
     def every_run(self) -> dict[CellKey, Runs]:

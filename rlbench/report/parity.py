@@ -73,6 +73,7 @@ class Parity:
     """One cell: our seeds, the peer's and the documented curve at the same step, in raw points."""
 
     key: CellKey
+    source: str = ""  # results folder of our seeds
     library: str  # name and version of the peer
     packages: tuple[str, ...]  # of the peer's environment
     differences: tuple[str, ...]  # settings of ours that the peer cannot have
@@ -147,7 +148,7 @@ def parity_rows(runs: Mapping[CellKey, Runs], suites: Iterable[str]) -> list[Par
 
 
 def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
-    """A row for each suite and algorithm with two cells that have an effect."""
+    """A row for each suite and algorithm with two cells that have an effect, if all its cells are of one source."""
     groups: dict[tuple[str, str], list[Parity]] = {}
     for row in rows:
         groups.setdefault(row.key[:2], []).append(row)
@@ -155,7 +156,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
     for (suite, algorithm), group in groups.items():
         ours = [effect for row in group if (effect := _effect(row)) is not None]
         peer = [effect for row in group if (effect := _peer(row)) is not None]
-        if len(ours) >= MIN_CELLS:
+        if len(ours) >= MIN_CELLS and len({row.source for row in group}) == 1:
             theirs = meta_analysis(peer) if len(peer) >= MIN_CELLS else None
             pooled_cells.append(PooledParity(suite, algorithm, len(ours), meta_analysis(ours), theirs))
     return pooled_cells

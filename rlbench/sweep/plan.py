@@ -104,11 +104,11 @@ def jobs_of(
     Raises:
         DoesNotFit: a run that has not ended, or that ``force`` starts again, needs more than the whole machine has.
     """
-    share = threads or max(1, machine.cores // processes)
+    share, gpu = threads or max(1, machine.cores // processes), bool(machine.gpus)
     jobs: list[Job] = []
     for spec in specs:
-        learning = threads or min(useful_threads(spec, gpu=bool(machine.gpus), cores=machine.cores), share)
-        evaluating = eval_worker_count(spec, requested=eval_workers, cores=share, threads=learning)
+        learning = threads or min(useful_threads(spec, gpu=gpu, cores=machine.cores), share)
+        evaluating = eval_worker_count(spec, requested=eval_workers, cores=share, threads=learning, gpu=gpu)
         need = footprint(spec, evaluating, steps=steps(spec))
         on_gpu = need.replay + need.networks if machine.gpus else 0
         job = Job(

@@ -63,6 +63,8 @@ def test_games_are_recorded_shown_verified_and_listed(run: Path, home: Path) -> 
     assert document["steps"] == 300 and sum(document["actions"]) == pytest.approx(1) and document["sha256"] == digest
     assert stdout_of("data verify rlb-catch") == f"rlb-catch\tok {digest}\n"
     assert f"rlb-catch\t{folder}\n" in stdout_of("data list")
+    (folder / "link").symlink_to("nowhere")
+    assert json_of(f"data show {folder} --json")["steps"] == 300
 
 
 def test_recording_prints_one_json_document_and_needs_force_to_overwrite(run: Path) -> None:

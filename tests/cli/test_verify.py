@@ -177,6 +177,12 @@ def test_replay_on_a_full_disk_names_tmpdir(folder: Path, tmp_path: Path, monkey
     assert not list(tmp_path.glob("rlbench-replay-*"))
 
 
+def test_replay_without_a_temporary_folder_names_tmpdir(folder: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    assert "free some space, or set TMPDIR" in stderr_of(f"verify --replay {folder}", 5)
+
+
 def test_replay_of_an_online_run_takes_no_data_set(folder: Path) -> None:
     assert "--dataset: toy learns from what it plays" in stderr_of(f"verify --replay {folder} --dataset /dev/zero", 2)
 

@@ -99,4 +99,14 @@ def with_settings(*texts: str) -> Spec:
 def test_number_of_eval_workers_of_a_run(
     spec: Spec, requested: int | None, cores: int, threads: int, workers: int
 ) -> None:
-    assert eval_worker_count(spec, requested=requested, cores=cores, threads=threads) == workers
+    assert eval_worker_count(spec, requested=requested, cores=cores, threads=threads, gpu=False) == workers
+
+
+@pytest.mark.parametrize("requested", [None, 0, 1])
+def test_a_policy_acts_on_the_host_whatever_the_cores_of_a_run_on_a_gpu(requested: int | None) -> None:
+    """Else its rounding and random numbers would depend on idle cores, which stand in no record."""
+    for spec in (TD3BC, TD3BC.model_copy(update={"smoke": True})):
+        assert eval_worker_count(spec, requested=requested, cores=1, threads=1, gpu=True) == 1
+    online = suites.spec("mujoco", "sac", "HalfCheetah-v4")
+    for spec in (with_settings("protocol.stop=90"), online):  # always in the process of the training
+        assert eval_worker_count(spec, requested=requested, cores=9, threads=1, gpu=True) == 0

@@ -155,6 +155,19 @@ def test_a_stopped_nightly_stops_its_run(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+def test_the_nightly_workflow_removes_old_nights_of_other_commits_alone(tmp_path: Path) -> None:
+    text = (ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8")
+    step = dedent(text.partition("no leftovers of other nights\n        run: |\n")[2].partition("\n      - ")[0])
+    current, old, recent = "a" * 40, "b" * 40, "c" * 40
+    for name in (current, old, recent, "table"):
+        (tmp_path / "nightly-results" / name).mkdir(parents=True)
+        if name != recent:
+            os.utime(tmp_path / "nightly-results" / name, (0, 0))
+    environment = os.environ | {"GITHUB_SHA": current}
+    subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, env=environment, check=True)
+    assert {path.name for path in (tmp_path / "nightly-results").iterdir()} == {current, recent, "table"}
+
+
 def nightly_beside(folder: Path, cases: str) -> Path:
     """Copy scripts/nightly beside a setup that does nothing and an rlbench that has ``cases`` and plans two cells."""
     plan = "plan) echo toy dqn Catch 0; echo toy a2c Catch 0-4 ;;"

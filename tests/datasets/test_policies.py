@@ -161,6 +161,13 @@ def test_another_task_or_another_shape_is_refused() -> None:
         policy_of().fits("Small-v0", features=3, actions=1)
 
 
+EMPTY = {
+    "layers.0.weight": np.zeros((0, 2), np.float32),
+    "layers.0.bias": np.zeros(0, np.float32),
+    "mean.weight": np.zeros((1, 0), np.float32),
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "facts", "why"),
     [
@@ -171,6 +178,7 @@ def test_another_task_or_another_shape_is_refused() -> None:
         ({"layers.0.bias": np.zeros(4, np.float32)}, {}, "layers.0.weight is float32"),
         ({"mean.bias": np.array([np.nan], np.float32)}, {}, "mean.bias holds NaN"),
         ({"log_std": np.array([np.inf], np.float32)}, {}, "log_std holds NaN or infinity"),
+        (EMPTY, {"obs_pad_zeros": "1"}, r"layers.0.bias has no elements"),
         ({}, {"obs_norm": "true"}, "obs_mean is missing"),
         ({}, {"activation": "gelu"}, "activation"),
         ({}, {"action_dim": "0"}, "action_dim"),

@@ -116,6 +116,16 @@ def test_a_comparison_of_own_runs_with_records_of_rlbench_names_both(
     assert "sources" not in json_of([*words, "--json"])["tasks"][0]
 
 
+@pytest.mark.parametrize("kind", ["interval", "curves"])
+def test_a_figure_of_scores_names_its_sources(kind: str, record_run: RecordRun, record_seeds: RecordSeeds) -> None:
+    own(record_run, 0.0, 0.5)
+    record_seeds(*[[0.0, 1.0]] * 3, **CATCH | {"task": "CartPole-v1"})
+    line = f"plot toy --kind {kind} --output a.svg"
+    note = "scores of own runs and records of rlbench together; with --results DIR those of one folder alone"
+    assert (note in stderr_of(line, 0)) == (kind == "interval")
+    assert note not in stderr_of(f"{line} --results {RUNS}", 0)
+
+
 def test_an_own_variant_is_compared_beside_the_records_of_rlbench(
     record_run: RecordRun, record_seeds: RecordSeeds
 ) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,15 @@ def test_pooled_parity_rows_equal_a_hand_computation() -> None:
     bounds = ((-0.3, 0.2), (0.11, 0.3), (0.09, 0.3), (-0.09, -0.01), (-0.3, -0.01))
     words = [whole._replace(ours=whole.ours._replace(low=low, high=high)).word for low, high in bounds]
     assert (whole.cells, words) == (2, ["OPEN", "BETTER", "ON PAR", "ON PAR", "WORSE"])
+
+
+def test_runs_of_two_sources_are_not_pooled() -> None:
+    rows = [parity_of("A", (8, 12), (18, 22), 40), parity_of("B", (30, 34), (31, 33), 80)]
+    assert len(pooled_parity([replace(row, source="runs") for row in rows])) == 1
+    assert (
+        pooled_parity([replace(row, source=source) for row, source in zip(rows, ("runs", "results"), strict=True)])
+        == []
+    )
 
 
 def test_note_has_the_distances_below_the_reference() -> None:
