@@ -100,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.unraisablehook = before
         _replace_handlers(_terminate, signal.SIG_DFL)  # Python's exit would print the traceback
         if arguments is None:
+            if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C
             with suppress(RuntimeError):  # the machine allows no further thread
                 threading.Thread(target=_end_stuck_exit, args=(code,), daemon=True).start()
     return code

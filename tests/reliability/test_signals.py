@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import dedent
 
 import psutil
 import pytest
@@ -111,6 +112,19 @@ def test_ignored_sighup_does_not_stop_a_run(tmp_path: Path) -> None:
         heard(process, "epoch 1")
         process.send_signal(signal.SIGHUP)
         heard(process, "epoch 4")
+
+
+def test_a_second_ctrl_c_while_the_process_ends_prints_no_traceback() -> None:
+    program = """
+        import os, signal, sys, threading
+        from rlbench.cli.app import main
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Thread.start = lambda thread: os.kill(os.getpid(), signal.SIGINT)
+        sys.exit(main())
+        """
+    words = [sys.executable, "-P", "-c", dedent(program), "list", "suites"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 SLOW = """
@@ -252,6 +266,7 @@ def test_stuck_exit_after_a_signal_is_short_and_leaves_no_child() -> None:
 SHARDS = """
 import sys
 from pathlib import Path
+from textwrap import dedent
 from rlbench.datasets import shard_conversion
 from tests.reliability.test_signals import idle
 folder = Path(sys.argv[1])
