@@ -112,7 +112,7 @@ def run(
         int | None,
         option(
             "--eval-workers N",
-            "Processes that evaluate beside offline training, on a GPU at least one; default: idle cores.",
+            "Evaluation processes of offline training, on a GPU at least 1; default: idle cores.",
             env="RLBENCH_EVAL_WORKERS",
             least=0,
         ),

@@ -155,6 +155,25 @@ def test_a_stopped_nightly_stops_its_run(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+def test_nightly_measures_each_change_anew(tmp_path: Path) -> None:
+    script = nightly_beside(tmp_path, 'run) echo "$8" ;; check) ;;')
+    code, folders = tmp_path / "rlbench/dqn.py", []
+    begin = "git init -q .; git config user.email a@b; git config user.name a; git add -A; git commit -qm begin"
+    for change in ("", begin, "echo 1 >rlbench/dqn.py", "echo 2 >rlbench/dqn.py", "git add -A; git commit -qm change"):
+        subprocess.run(["bash", "-c", change], cwd=tmp_path, check=True)
+        lines = subprocess.check_output([script, "toy"], text=True).splitlines()
+        assert len(lines) == 2 and len({*lines}) == 1
+        folders.append(lines[0])
+    assert code.read_text() == "2\n" and len({*folders}) == 5
+    assert [folder.count("-") for folder in folders] == [
+        2,
+        1,
+        2,
+        2,
+        1,
+    ]  # nightly-results/COMMIT, and of code without one
+
+
 def test_the_nightly_workflow_removes_old_nights_of_other_commits_alone(tmp_path: Path) -> None:
     text = (ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8")
     step = dedent(text.partition("no leftovers of other nights\n        run: |\n")[2].partition("\n      - ")[0])
@@ -171,7 +190,9 @@ def test_the_nightly_workflow_removes_old_nights_of_other_commits_alone(tmp_path
 def nightly_beside(folder: Path, cases: str) -> Path:
     """Copy scripts/nightly beside a setup that does nothing and an rlbench that has ``cases`` and plans two cells."""
     plan = "plan) echo toy dqn Catch 0; echo toy a2c Catch 0-4 ;;"
-    (folder / "scripts").mkdir()
+    for name in ("scripts", "rlbench"):
+        (folder / name).mkdir()
+    (folder / "constraints.txt").touch()
     for name, text in {"setup": "", "rlbench": f"command=$1; shift; case $command in {plan} {cases} esac"}.items():
         (folder / "scripts" / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / "scripts" / name).chmod(0o755)
