@@ -155,6 +155,17 @@ def test_a_stopped_nightly_stops_its_run(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+def test_setup_removes_no_environment_of_another_program(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/pyvenv.cfg").write_text("another's")
+    done = subprocess.run([tmp_path / "scripts/setup"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"rlbench: {tmp_path}/.venv is of another program; move it away\n")
+    assert (tmp_path / ".venv/pyvenv.cfg").read_text() == "another's"
+
+
 def test_nightly_measures_each_change_anew(tmp_path: Path) -> None:
     script = nightly_beside(tmp_path, 'run) echo "$8" ;; check) ;;')
     code, folders = tmp_path / "rlbench/dqn.py", []
