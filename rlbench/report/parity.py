@@ -156,7 +156,7 @@ def pooled_parity(rows: Sequence[Parity]) -> list[PooledParity]:
     for (suite, algorithm), group in groups.items():
         ours = [effect for row in group if (effect := _effect(row)) is not None]
         peer = [effect for row in group if (effect := _peer(row)) is not None]
-        if len(ours) >= MIN_CELLS and len({row.source for row in group}) == 1:
+        if len(ours) >= MIN_CELLS and len({row.source for row in group if _effect(row) is not None}) == 1:
             theirs = meta_analysis(peer) if len(peer) >= MIN_CELLS else None
             pooled_cells.append(PooledParity(suite, algorithm, len(ours), meta_analysis(ours), theirs))
     return pooled_cells

@@ -176,13 +176,13 @@ def test_nightly_measures_each_change_anew(tmp_path: Path) -> None:
         assert len(lines) == 2 and len({*lines}) == 1
         folders.append(lines[0])
     assert code.read_text() == "2\n" and len({*folders}) == 5
-    assert [folder.count("-") for folder in folders] == [
-        2,
-        1,
-        2,
-        2,
-        1,
-    ]  # nightly-results/COMMIT, and of code without one
+
+
+def test_nightly_stops_if_its_code_changes_meanwhile(tmp_path: Path) -> None:
+    script = nightly_beside(tmp_path, "run) echo begun; echo 1 >rlbench/dqn.py ;; check) echo checked ;;")
+    done = subprocess.run([script, "toy"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "begun\n")
+    assert "the code has changed meanwhile" in done.stderr
 
 
 def test_the_nightly_workflow_removes_old_nights_of_other_commits_alone(tmp_path: Path) -> None:

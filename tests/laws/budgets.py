@@ -13,7 +13,7 @@ MODULE: Final = 400
 LEARNER: Final = 155
 FUNCTION: Final = 48
 MEDIAN: Final = 140  # of all modules
-SCRIPT: Final = 28
+SCRIPT: Final = 30
 SETUP: Final = 60  # scripts/setup
 READING: Final = 1000  # of all files of the reading path, less one
 PATH: Final = (
@@ -117,7 +117,7 @@ RATCHETS: Final = (
     # count, maximum, target, and rounding of the maximum
     (lines, 38_236, 28_000, 1_000),
     (count_modules, 239, 205, 10),
-    (lines_of_tests, 42_137, 28_000, 1_000),
+    (lines_of_tests, 42_139, 28_000, 1_000),
     (duplicate_names, 10, 0, 10),
     (import_depth, 6, 6, 1),
 )

@@ -217,6 +217,8 @@ def test_pooled_parity_rows_equal_a_hand_computation() -> None:
 def test_runs_of_two_sources_are_not_pooled() -> None:
     rows = [parity_of("A", (8, 12), (18, 22), 40), parity_of("B", (30, 34), (31, 33), 80)]
     assert len(pooled_parity([replace(row, source="runs") for row in rows])) == 1
+    without_effect = replace(rows[0], source="runs", distance=None)
+    assert len(pooled_parity([*rows, without_effect])) == 1
     assert (
         pooled_parity([replace(row, source=source) for row, source in zip(rows, ("runs", "results"), strict=True)])
         == []
