@@ -28,6 +28,11 @@ LINE = '{"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps
 TASK = ("--task", "Hopper-v4")
 
 BAD: dict[str, tuple[str, Sequence[str], str]] = {
+    "a row without a seed": (
+        "task,seed,step,return\nHopper-v4,0,1000,1\nHopper-v4,0,2000,2\nHopper-v4,,3000,3\n",
+        (),
+        "row 3 has no seed, others of its cell have one",
+    ),
     "duplicate": (HEAD + "Hopper-v4,0,5,2\nHopper-v4,0,5,3\n", (), "seed 0 has step 5 twice"),
     "NaN at the end of a seed": ("step,seed_0,seed_1\n0,1,2\n10,NaN,3\n", (), "row 2 has 'NaN' as seed_0"),
     "NaN as an episode": ("global_step,episodic_return\n1,2\n2,nan\n", (), "row 2 has 'nan' as episodic_return"),
