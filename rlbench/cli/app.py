@@ -245,8 +245,8 @@ def _unforeseen(error: Exception, *, debug: bool) -> int:
         return ResourceExhausted.exit_code
     elif NO_HOME in str(error):
         print_error(f"{NO_HOME}; set HOME, or write a path that begins with ~ in full")
-    elif isinstance(error, KeyError) and "_RLBENCH_COMPLETE" in os.environ:
-        print_error(f"_RLBENCH_COMPLETE is set, but not {error}, which a shell sets with it; unset it")
+    elif isinstance(error, KeyError | ValueError) and "_RLBENCH_COMPLETE" in os.environ:
+        print_error(f"_RLBENCH_COMPLETE is set without the variables of a shell's completion ({error}); unset it")
     elif (library := _library_of(error)) is not None:
         reason = printable(" ".join(str(error).split()), MAX_REASON_LENGTH)
         print_error(f"{library} cannot be imported ({reason}); check its environment variables and its installation")

@@ -25,7 +25,7 @@ from rlbench.cli.options import (
 )
 from rlbench.cli.output import print_note, print_result
 from rlbench.config.names import count_text, number_text
-from rlbench.errors import UsageError
+from rlbench.errors import BelowReference, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -119,6 +119,8 @@ def evaluate(
     with watched(str(folder), env_timeout):
         document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
+    if document["same"] is False:
+        raise typer.Exit(BelowReference.exit_code)
 
 
 def _evaluate(

@@ -131,7 +131,7 @@ class Sweep:
             elif not self.executor.in_process and is_locked(job.folder):
                 if not state.next_start:
                     self.display.pause(job, WAIT_REASON)
-                state.next_start = monotonic() + POLL_SECONDS
+                _wait(job, state)
             else:
                 self._waiting.remove(job)
                 try:
@@ -191,7 +191,7 @@ class Sweep:
             if state.lost > LOSSES:
                 status, reason = "crashed", "it ends again and again without a message"
         if status == "running":
-            state.next_start = monotonic() + POLL_SECONDS
+            _wait(job, state)
             self._waiting.append(job)
             self.display.pause(job, WAIT_REASON)
         elif status in {"crashed", "halted"} and not is_done and _may_retry(state, event) and self.stop.signal is None:
@@ -259,6 +259,12 @@ class Sweep:
         if same_folder and not self.executor.in_process:
             with suppress(RlbenchError, OSError):
                 attempts.note(job.folder, {**entry, "host": socket.gethostname()})
+
+
+def _wait(job: Job, state: _JobState) -> None:
+    """Wait for the process that holds a job; the run that it has started over is not started over once more."""
+    state.force = state.force and (job.folder / "outcome.json").exists()
+    state.next_start = monotonic() + POLL_SECONDS
 
 
 def _may_retry(state: _JobState, event: Exited) -> bool:

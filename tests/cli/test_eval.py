@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from rlbench import checkpoint
 from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import MujocoCamera
-from rlbench.errors import UsageError
-from rlbench.records import manifest
+from rlbench.errors import BelowReference, UsageError
+from rlbench.records import manifest, store
+from rlbench.records.store import Record, read_record
 from tests.cli.test_video_writer import decode
 from tests.commands import json_of, line_of_refusal, stdout_of
 from tests.conftest import Patch, RecordRun
@@ -106,6 +108,21 @@ def test_eval_prints_episodes_and_means_beside_record_and_reference(run: Path) -
     mean = np.mean([float(row[1]) for row in rows])
     assert lines[9].startswith(f"measured    {mean:.2f} ± ") and lines[9].endswith("(5 episodes)")
     assert lines[10].startswith("recorded ") and lines[11].startswith("documented  1.00 (best-of-run; ")
+
+
+def test_replayed_episodes_that_differ_from_the_record_exit_with_three(
+    run: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def other(folder: Path) -> Record:
+        record = read_record(folder)
+        longer = [replace(it.evaluated, lengths=tuple(n + 1 for n in it.evaluated.lengths)) for it in record.epochs]
+        epochs = [replace(it, evaluated=new) for it, new in zip(record.epochs, longer, strict=True)]
+        return replace(record, epochs=tuple(epochs))
+
+    command = ["eval", str(run), "--replay-recorded"]
+    assert main(command) == 0 and "the same episodes" in capsys.readouterr().out
+    monkeypatch.setattr(store, "read_record", other)
+    assert main(command) == BelowReference.exit_code and "OTHER EPISODES THAN THESE" in capsys.readouterr().out
 
 
 def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path) -> None:

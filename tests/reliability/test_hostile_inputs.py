@@ -218,7 +218,7 @@ def test_a_warning_of_a_library_is_no_line_of_an_error(tmp_path: Path) -> None:
         ("TORCHDYNAMO_REPRO_LEVEL", "nonsense", "'nonsense'); check its environment variables"),
         ("NUMPY_MADVISE_HUGEPAGE", "nonsense", "numpy cannot be imported ("),
         ("TORCH_LOGS_OUT", "/proc/none/file", "torch cannot be imported ("),
-        ("_RLBENCH_COMPLETE", "complete_bash", "but not 'COMP_WORDS', which a shell sets with it; unset it"),
+        ("_RLBENCH_COMPLETE", "complete_bash", "variables of a shell's completion ('COMP_WORDS'); unset it"),
     ],
 )
 def test_a_variable_that_a_library_refuses_is_a_mistake_of_the_user(

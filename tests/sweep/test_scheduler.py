@@ -282,6 +282,22 @@ def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> N
     assert endings[0].status == "done"
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_run_that_another_process_has_started_over_is_not_started_over_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool, has_begun: bool
+) -> None:
+    one, looks = job(tmp_path), [is_seen]
+    finished(one, tmp_path)
+    if has_begun:
+        (one.folder / "outcome.json").unlink()  # the other process has put it aside, and dies
+    monkeypatch.setattr(scheduler, "is_locked", lambda _folder: looks.pop() if looks else False)
+    held = [] if is_seen else [[Exited(0, "another process is running it")]]  # it took the folder between two looks
+    engine = Scripted({0: [*held, [Begun(0), lambda: finished(one, tmp_path), Exited(0, "")]]})
+    (ending,), _ = run_jobs([one], engine, force=True)
+    assert ending.status == "done" and [force for _, force in engine.started] == [*[True] * len(held), not has_begun]
+
+
 @pytest.mark.parametrize(("script", "status"), [([Exited(2, "rlbench: no")], "refused"), ([], "interrupted")])
 def test_a_forced_job_that_never_began_has_no_outcome_of_the_record_before(
     tmp_path: Path, script: list[Event], status: str
