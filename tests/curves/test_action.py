@@ -166,6 +166,34 @@ def test_setup_removes_no_environment_of_another_program(tmp_path: Path) -> None
     assert (tmp_path / ".venv/pyvenv.cfg").read_text() == "another's"
 
 
+def test_setup_replaces_a_linked_environment_by_its_own_and_keeps_the_target(tmp_path: Path) -> None:
+    for name in ("scripts", "target"):
+        (tmp_path / name).mkdir()
+    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "target/setup.log").write_text("of a set-up that was stopped")
+    (tmp_path / ".venv").symlink_to("target")
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -c ]\n')  # suits, and makes no environment
+    python.chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / "scripts/setup"], env=os.environ | {"PYTHON": str(python)}, capture_output=True, check=False
+    )
+    assert done.returncode == 2 and not (tmp_path / ".venv").is_symlink()
+    assert [path.name for path in (tmp_path / "target").iterdir()] == ["setup.log"]
+
+
+@pytest.mark.parametrize("ended", [0, 143])
+def test_a_nightly_of_smoke_tests_keeps_nothing(ended: int, tmp_path: Path) -> None:
+    script = nightly_beside(tmp_path, f'run) touch "$8"/record; ls "$8"; exit {ended} ;; check) ;;')
+    place = tmp_path / "temporary"
+    place.mkdir()
+    environment = os.environ | {"TMPDIR": str(place)}
+    done = subprocess.run([script, "--smoke", "toy"], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (ended, ["record"] * (1 if ended else 2))
+    assert [*place.iterdir()] == []
+
+
 def test_nightly_measures_each_change_anew(tmp_path: Path) -> None:
     script = nightly_beside(tmp_path, 'run) echo "$8" ;; check) ;;')
     code, folders = tmp_path / "rlbench/dqn.py", []
