@@ -155,10 +155,6 @@ def read_long(table: Table, *, kind: Kind | None) -> list[Points]:
     rows_by_label: dict[tuple[str, ...], list[int]] = {}
     for row, label in enumerate(zip(*fields, strict=True)):
         rows_by_label.setdefault(label, []).append(row)
-    cells_with_seeds = {label[:4] for label in rows_by_label if label[-1]}
-    for label, rows in rows_by_label.items():
-        if not label[-1] and label[:4] in cells_with_seeds and numeric[rows].any():  # it would be a further seed
-            raise RefusedFile(f"{table.where}: row {rows[0] + 1} has no seed, others of its cell have one; write it")
     steps, name = table.numbers(step, gaps=episodes), table.name_of("length")
     lengths = table.numbers(name, gaps=True) if name else None
     curves = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path, PurePath
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -94,7 +94,10 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     if not curves:
         formats = f"no file of a known format; known: {', '.join(FORMATS)}; see --format"
         raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else formats}")
-    return _refuse_duplicates([_curve(curve, options) for curve in number_seeds(curves)], curve_paths)
+    have_seeds = [curve.label.seed is not None for curve in curves]
+    cell_curves = [_curve(curve, options) for curve in number_seeds(curves)]
+    _refuse_mixture(cell_curves, have_seeds, curve_paths)
+    return _refuse_duplicates(cell_curves, curve_paths)
 
 
 def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: bool) -> Label:
@@ -365,6 +368,16 @@ def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: 
             "say --steps-are frames, or --steps-are decisions if they are"
         )
     return points
+
+
+def _refuse_mixture(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], paths: Sequence[Path]) -> None:
+    """Refuse a curve without a seed beside curves with one: it may be a part of one of them, or their mean."""
+    cells = [(curve.suite, curve.algorithm, curve.task, curve.dataset) for curve in curves]
+    cells_with_seeds = set(compress(cells, have_seeds))
+    for curve, cell, has_seed, path in zip(curves, cells, have_seeds, paths, strict=True):
+        if not has_seed and cell in cells_with_seeds:
+            begin = f"{path}: the curve of {'/'.join(cell[:3])} that begins at step {curve.steps[0]:,}"
+            raise RefusedFile(f"{begin} has no seed, others of it have one; write its seed, or leave it out")
 
 
 def _refuse_duplicates(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:

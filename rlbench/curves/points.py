@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -85,14 +86,12 @@ def label_of(path: PurePath | str) -> Label:
 
 
 def number_seeds(curves: Sequence[Points]) -> list[Points]:
-    """Give every curve a seed: curves without one are numbered in order, cell by cell, past the seeds of the others."""
-    curves_with_seeds, numbers = [], dict[Hashable, Iterator[int]]()
-    seeds = {curve.label for curve in curves}
+    """Number the curves without a seed in order, cell by cell."""
+    curves_with_seeds, numbers = [], defaultdict[Hashable, Iterator[int]](count)
     for curve in curves:
         if curve.label.seed is None:
-            every = numbers.setdefault(curve.label[:4], count())
-            seed = next(number for number in every if curve.label._replace(seed=number) not in seeds)
-            curve = replace(curve, label=curve.label._replace(seed=seed), unknown=(*curve.unknown, "seeds"))  # noqa: PLW2901 - the same with a seed
+            label = curve.label._replace(seed=next(numbers[curve.label[:4]]))
+            curve = replace(curve, label=label, unknown=(*curve.unknown, "seeds"))  # noqa: PLW2901 - the same with a seed
         curves_with_seeds.append(curve)
     return curves_with_seeds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from os.path import lexists
 from pathlib import Path
 
 from rlbench import disk, faults
@@ -18,6 +19,11 @@ def attempt_parts(folder: Path) -> list[Path]:
     """Parts of a record besides its settings; the empty ``crash.txt`` of a process that was killed is none."""
     paths = [folder / part for part in ATTEMPT_PARTS if (folder / part).exists()]
     return [path for path in paths if path.name != files.CRASH or path.stat().st_size > 0]
+
+
+def count_aside(folder: Path) -> int:
+    """Count the attempts that ``--force`` has put aside; one whose moves have not ended does not count."""
+    return sum(lexists(path / "spec.json") and not lexists(path / MOVING) for path in folder.glob("attempt-*"))
 
 
 def set_aside(folder: Path) -> Path:

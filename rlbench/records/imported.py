@@ -104,7 +104,8 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
     Some seeds of a cell may lift its score, so until all are there no reader takes any.
 
     Raises:
-        UsageError: another curve of a seed is there, or the folder cannot be written.
+        UsageError: another curve of a seed is there, or curves without seeds beside curves with them; or the folder
+            cannot be written.
         RefusedFile: a name has forbidden signs, a number is out of its range, or a folder holds a link.
         ResourceExhausted: the disk is full.
     """
@@ -116,6 +117,8 @@ def write_curves(curves: Sequence[ImportedCurve], results: Path) -> list[bool]:
         return new
     with disk.refusing(results), disk.locked(results, patience=PATIENCE, required=False):  # against another import
         texts = [_new_text(curve, results) for curve in curves]
+        for curve in {curve_folder(curve, results).parent: curve for curve in curves}.values():
+            _refuse_mixture(curve, results)
         for cell, seeds in cells.items():
             with files.writing(cell):
                 cell.mkdir(parents=True, exist_ok=True)
@@ -166,6 +169,17 @@ def _new_text(curve: ImportedCurve, results: Path) -> str | None:
     if read_curve(folder) != curve:
         raise UsageError(f"{folder}: holds another curve of seed {curve.seed}; choose another folder with --results")
     return None
+
+
+def _refuse_mixture(curve: ImportedCurve, results: Path) -> None:
+    """Refuse a curve without a seed beside earlier ones with one, or the reverse: it may be their mean or a part."""
+    cell = curve_folder(curve, results).parent
+    for path in sorted(cell.glob(f"seed=*/{FILE}"))[:1]:  # the others are alike
+        files.refuse_links(path.parent, results)
+        pair = ["without" if "seeds" in it.origin.unknown else "with" for it in (read_curve(path.parent), curve)]
+        if pair[0] != pair[1]:
+            which = f"holds curves {pair[0]} seeds, the files curves {pair[1]} them"
+            raise UsageError(f"{cell}: {which}; write the seeds, or choose another folder with --results")
 
 
 def read_curve(folder: Path) -> ImportedCurve:

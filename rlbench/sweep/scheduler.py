@@ -10,13 +10,14 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from os.path import realpath
+from os.path import lexists, realpath
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
 from rlbench.errors import RefusedFile, ResourceExhausted, RlbenchError, UsageError
 from rlbench.records import attempts
+from rlbench.records.aside import ATTEMPT_PARTS, count_aside
 from rlbench.records.locks import is_locked, remove_empty_crash
 from rlbench.records.store import CHANGED_DURING_RUN, Record, read_record, refuse_other_run
 from rlbench.records.types import Outcome
@@ -76,7 +77,8 @@ class Display(Protocol):
 
 @dataclass(slots=True)
 class _JobState:
-    force: bool
+    force: bool  # the record that stands at the sweep's start is still in place, and has to go
+    attempts: int  # that stood beside it
     real_path: str  # of the folder, at the start
     died: int = 0
     lost: int = 0
@@ -106,7 +108,10 @@ class Sweep:
 
     def run(self) -> list[Ending]:
         """Run every job to its end, or until a signal; return their endings in the order of the jobs."""
-        self._states = {job.name: _JobState(force=self.force, real_path=realpath(job.folder)) for job in self.jobs}
+        for job in self.jobs:
+            force = self.force and any(lexists(job.folder / part) for part in ("spec.json", *ATTEMPT_PARTS))
+            state = _JobState(force=force, attempts=count_aside(job.folder), real_path=realpath(job.folder))
+            self._states[job.name] = state
         self._waiting = [job for job in self.jobs if not self._end_if_complete(job)]
         while (self._waiting or self._running) and self.stop.signal is None:
             self._start()
@@ -126,12 +131,13 @@ class Sweep:
             state = self._states[job.name]
             if self.stop.signal is not None or state.next_start > monotonic() or not self.executor.has_room(job):
                 continue
-            if self._end_if_complete(job):
+            state.force = state.force and count_aside(job.folder) == state.attempts  # else a sweep beside this one
+            if self._end_if_complete(job):  # has started it over
                 self._waiting.remove(job)
             elif not self.executor.in_process and is_locked(job.folder):
                 if not state.next_start:
                     self.display.pause(job, WAIT_REASON)
-                _wait(job, state)
+                state.next_start = monotonic() + POLL_SECONDS
             else:
                 self._waiting.remove(job)
                 try:
@@ -191,7 +197,7 @@ class Sweep:
             if state.lost > LOSSES:
                 status, reason = "crashed", "it ends again and again without a message"
         if status == "running":
-            _wait(job, state)
+            state.next_start = monotonic() + POLL_SECONDS
             self._waiting.append(job)
             self.display.pause(job, WAIT_REASON)
         elif status in {"crashed", "halted"} and not is_done and _may_retry(state, event) and self.stop.signal is None:
@@ -259,12 +265,6 @@ class Sweep:
         if same_folder and not self.executor.in_process:
             with suppress(RlbenchError, OSError):
                 attempts.note(job.folder, {**entry, "host": socket.gethostname()})
-
-
-def _wait(job: Job, state: _JobState) -> None:
-    """Wait for the process that holds a job; the run that it has started over is not started over once more."""
-    state.force = state.force and (job.folder / "outcome.json").exists()
-    state.next_start = monotonic() + POLL_SECONDS
 
 
 def _may_retry(state: _JobState, event: Exited) -> bool:

@@ -72,7 +72,6 @@ def read(path: Path, **changes: str) -> list[ImportedCurve]:
         (["0/progress.csv", "3/progress.csv"], [0, 3]),
         (["2024/run_a.csv", "2024/run_b.csv"], [0, 1]),
         (["run_seed_1/eval.csv", "ppo_seed_3/eval.csv"], [3, 1]),
-        (["bar.csv", "foo.csv", "seed_1.csv"], [0, 2, 1]),
         (["run_a.csv", "._run_a.csv", ".ipynb_checkpoints/run_a-checkpoint.csv"], [0]),
     ],
 )
@@ -103,6 +102,16 @@ def test_two_files_of_one_seeds_folder_are_no_two_seeds(folder: str, by_file: bo
     options = replace(PLAIN, suite="mujoco", algorithm="sac", task="Hopper-v4")
     with pytest.raises(UsageError, match=r"seed 4 is in two files, .*eval.csv and .*test.csv; keep one of them"):
         read_curves(files if by_file else [tmp_path], options)
+
+
+@pytest.mark.parametrize("other", ["mean.csv", "final/final.csv", "mean/progress.csv"])
+def test_a_file_without_a_seed_is_no_further_seed(other: str, tmp_path: Path) -> None:
+    for value, name in enumerate(("seed_0/progress.csv", "seed_1/progress.csv", other)):
+        curve_file(tmp_path / name, value)
+    options = replace(PLAIN, suite="mujoco", algorithm="sac", task="Hopper-v4")
+    with pytest.raises(RefusedFile, match=rf"{other}: the curve .* begins at step 1 has no seed, others of it have"):
+        read_curves([tmp_path], options)
+    assert [curve.seed for curve in read_curves([tmp_path / "seed_0", tmp_path / "seed_1"], options)] == [0, 1]
 
 
 def test_the_current_folder_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

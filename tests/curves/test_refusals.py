@@ -28,11 +28,14 @@ LINE = '{"peer": "x", "algorithm": "sac", "task": "Hopper-v4", "seed": 0, "steps
 TASK = ("--task", "Hopper-v4")
 
 BAD: dict[str, tuple[str, Sequence[str], str]] = {
-    "a row without a seed": (
-        "task,seed,step,return\nHopper-v4,0,1000,1\nHopper-v4,0,2000,2\nHopper-v4,,3000,3\n",
-        (),
-        "row 3 has no seed, others of its cell have one",
-    ),
+    **{
+        f"a row without a seed and with {row}": (
+            f"task,seed,step,return\nHopper-v4,1,1000,1\nHopper-v4,1,2000,2\n{row},,3000,3\n",
+            TASK,
+            "the curve of mujoco/sac/Hopper-v4 that begins at step 3,000 has no seed, others of it have one",
+        )
+        for row in ("Hopper-v4", "hopper-v4", "")
+    },
     "duplicate": (HEAD + "Hopper-v4,0,5,2\nHopper-v4,0,5,3\n", (), "seed 0 has step 5 twice"),
     "NaN at the end of a seed": ("step,seed_0,seed_1\n0,1,2\n10,NaN,3\n", (), "row 2 has 'NaN' as seed_0"),
     "NaN as an episode": ("global_step,episodic_return\n1,2\n2,nan\n", (), "row 2 has 'nan' as episodic_return"),
@@ -89,6 +92,25 @@ def refusal(path: Path, results: Path, *more: str) -> str:
     assert message.count("\n") == 1 and "\x1b" not in message
     assert not results.exists()
     return message
+
+
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_curves_without_seeds_are_not_added_to_curves_with_seeds(first: str, tmp_path: Path) -> None:
+    texts = {
+        "with": "task,seed,step,return\nHopper-v4,1,1000,1\nHopper-v4,2,1000,2\n",
+        "without": "task,step,return\nHopper-v4,1000,1.5\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    second = next(name for name in texts if name != first)
+    lines = {
+        name: ["import", str(tmp_path / f"{name}.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "out")]
+        for name in texts
+    }
+    for _ in range(2):
+        assert main(lines[first]) == 0
+        reason = f"holds curves {first} seeds, the files curves {second} them"
+        assert reason in stderr_of(lines[second])
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -13,6 +13,7 @@ from rlbench import suites
 from rlbench.cli.run_output import ending_row
 from rlbench.errors import UsageError
 from rlbench.records import attempts
+from rlbench.records.aside import set_aside
 from rlbench.records.locks import FolderLock
 from rlbench.records.store import CHANGED_DURING_RUN, folder_of
 from rlbench.records.types import Outcome, Status
@@ -282,20 +283,42 @@ def test_force_starts_over_once_and_not_again_after_a_crash(tmp_path: Path) -> N
     assert endings[0].status == "done"
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-@pytest.mark.parametrize("is_seen", [False, True])
-def test_a_run_that_another_process_has_started_over_is_not_started_over_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool, has_begun: bool
+@pytest.mark.parametrize(("other", "starts"), [("goes on", [True]), ("starts over", [False]), ("has ended", [])])
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_force_starts_over_the_record_of_its_beginning_and_none_that_another_process_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool, other: str, starts: list[bool]
 ) -> None:
-    one, looks = job(tmp_path), [is_seen]
+    one, looks = job(tmp_path), [is_locked]
     finished(one, tmp_path)
-    if has_begun:
-        (one.folder / "outcome.json").unlink()  # the other process has put it aside, and dies
-    monkeypatch.setattr(scheduler, "is_locked", lambda _folder: looks.pop() if looks else False)
-    held = [] if is_seen else [[Exited(0, "another process is running it")]]  # it took the folder between two looks
+
+    def at_work() -> None:
+        if other != "goes on":
+            set_aside(one.folder)
+        if other == "has ended":
+            finished(one, tmp_path)
+
+    def look(_folder: Path) -> bool:
+        if not looks or not looks.pop():
+            return False
+        at_work()
+        return True
+
+    monkeypatch.setattr(scheduler, "is_locked", look)
+    held = [] if is_locked else [[at_work, Exited(0, "another process is running it")]]  # locked between two looks
     engine = Scripted({0: [*held, [Begun(0), lambda: finished(one, tmp_path), Exited(0, "")]]})
     (ending,), _ = run_jobs([one], engine, force=True)
-    assert ending.status == "done" and [force for _, force in engine.started] == [*[True] * len(held), not has_begun]
+    assert ending.status == "done" and [force for _, force in engine.started] == [True] * len(held) + starts
+
+
+@pytest.mark.parametrize("part", [None, "spec.json", "epochs.jsonl"])
+def test_force_is_passed_on_where_a_record_stands(tmp_path: Path, part: str | None) -> None:
+    one = job(tmp_path)
+    one.folder.mkdir(parents=True)
+    if part is not None:
+        (one.folder / part).touch()
+    engine = Scripted({0: [[Exited(2, "rlbench: no")]]})
+    run_jobs([one], engine, force=True)
+    assert engine.started == [(0, part is not None)]
 
 
 @pytest.mark.parametrize(("script", "status"), [([Exited(2, "rlbench: no")], "refused"), ([], "interrupted")])
