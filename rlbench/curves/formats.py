@@ -83,9 +83,8 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         format_, points = _read(raw, path, options)
         if len(points) == 1 and points[0].label.seed is None:
             is_seed = several_numbers or folders[path.parent] == 1
-            points = [
-                replace(points[0], label=_with_names(points[0].label, path, source, options.suite, numbers=is_seed))
-            ]
+            label = _with_names(points[0].label, path, source, options.suite, numbers=is_seed)
+            points = [replace(points[0], label=label)]
         digest = sha256(raw).hexdigest()
         curves += [replace(curve, origin=replace(curve.origin, format=format_, sha256=digest)) for curve in points]
         curve_paths += [path] * len(points)
@@ -96,7 +95,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else formats}")
     have_seeds = [curve.label.seed is not None for curve in curves]
     cell_curves = [_curve(curve, options) for curve in number_seeds(curves)]
-    _refuse_mixture(cell_curves, have_seeds, curve_paths)
+    _refuse_parts(cell_curves, have_seeds, curve_paths)
     return _refuse_duplicates(cell_curves, curve_paths)
 
 
@@ -370,14 +369,18 @@ def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: 
     return points
 
 
-def _refuse_mixture(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], paths: Sequence[Path]) -> None:
-    """Refuse a curve without a seed beside curves with one: it may be a part of one of them, or their mean."""
+def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], paths: Sequence[Path]) -> None:
+    """Refuse curves without a seed that may be a part or the mean of another run: they would be further seeds."""
     cells = [(curve.suite, curve.algorithm, curve.task, curve.dataset) for curve in curves]
-    cells_with_seeds = set(compress(cells, have_seeds))
+    places = {(cell, path) for cell, path, has_seed in zip(cells, paths, have_seeds, strict=True) if not has_seed}
+    files = Counter((cell, path.parent) for cell, path in places)
+    folders, cells_with_seeds = Counter(cell for cell, _ in files), set(compress(cells, have_seeds))
     for curve, cell, has_seed, path in zip(curves, cells, have_seeds, paths, strict=True):
         if not has_seed and cell in cells_with_seeds:
             begin = f"{path}: the curve of {'/'.join(cell[:3])} that begins at step {curve.steps[0]:,}"
             raise RefusedFile(f"{begin} has no seed, others of it have one; write its seed, or leave it out")
+        if folders[cell] > 1 and files[cell, path.parent] > 1:
+            raise RefusedFile(f"{path.parent}: holds several files, maybe of one run; name them by seeds, or keep one")
 
 
 def _refuse_duplicates(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:

@@ -114,6 +114,29 @@ def test_a_file_without_a_seed_is_no_further_seed(other: str, tmp_path: Path) ->
     assert [curve.seed for curve in read_curves([tmp_path / "seed_0", tmp_path / "seed_1"], options)] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        (["a/eval.csv", "a/train.csv", "b/eval.csv", "b/train.csv"], None),
+        (["a/eval.csv", "a/train.csv", "b/eval.csv"], None),
+        (["a/eval.csv", "b/eval.csv", "c/eval.csv"], 3),
+        (["a.csv", "b.csv", "c.csv"], 3),
+        (["a/a.csv", "a/b.csv"], 2),
+        (["Hopper-v4/a.csv", "Hopper-v4/b.csv", "Walker2d-v4/a.csv", "Walker2d-v4/b.csv"], 4),
+    ],
+)
+def test_files_in_the_folder_of_a_run_are_no_seeds(names: list[str], count: int | None, tmp_path: Path) -> None:
+    for value, name in enumerate(names):
+        curve_file(tmp_path / name, value)
+    task = None if "Hopper" in names[0] else "Hopper-v4"
+    options = replace(PLAIN, suite="mujoco", algorithm="sac", task=task)
+    if count is not None:
+        assert len(read_curves([tmp_path], options)) == count
+        return
+    with pytest.raises(RefusedFile, match=rf"{tmp_path}/a: holds several files, maybe of one run"):
+        read_curves([tmp_path], options)
+
+
 def test_the_current_folder_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     curve_file(tmp_path / "ppo_seed_2/eval.csv")
     curve_file(tmp_path / "ppo_seed_2/x/y/eval.csv", 1).unlink()
