@@ -17,6 +17,7 @@ from rlbench.cli.app import main
 from rlbench.cli.resolve import resolve
 from rlbench.records.store import folder_of
 from tests.conftest import Patch
+from tests.schemas import check_document
 
 RLBENCH = (sys.executable, "-m", "rlbench")
 TRACEBACK = re.compile(r"^Traceback .*?^(?=rlbench: )", re.MULTILINE | re.DOTALL)
@@ -139,4 +140,6 @@ def _run(words: Words) -> tuple[int, str, str]:
     out, error = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(error):
         code = main(_split(words))
+    if "--json" in words and out.getvalue():
+        check_document(_split(words), out.getvalue())
     return code, out.getvalue(), error.getvalue()

@@ -1,12 +1,51 @@
 """A validator for the keywords of JSON Schema that the published schemas use."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from rlbench.report.reference_table import DATA
+
+SCHEMAS = {path.stem: path for path in (DATA / "schema").glob("*.json")}
 
 KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
 KINDS["null"] = type(None)
 WORDS = {"$schema", "title", "description", "$defs", "$ref", "anyOf", "const", "enum", "pattern", "minimum", "type"}
 WORDS |= {"required", "properties", "additionalProperties", "items"}
+
+
+def schema_of(name: str) -> dict[str, object]:
+    """The published schema of a document."""
+    schema: dict[str, object] = json.loads(SCHEMAS[name].read_text(encoding="utf-8"))
+    return schema
+
+
+def check_document(words: Sequence[str], text: str) -> None:
+    """Assert that what a command with ``--json`` prints is of the schema that is published for it."""
+    document = json.loads(text)
+    schemas = [schema_of(name) for name in schema_names(words)]
+    faults = [[*complaints(schema, document, schema)] for schema in schemas]
+    assert not all(faults), (words, faults)
+
+
+def schema_names(words: Sequence[str]) -> list[str]:
+    """The schemas of a command, of which one fits."""
+    verb, *others = [word for word in words if not word.startswith("-")]
+    of_options = {"table --parity": "parity", "show --documented": "documented", "eval --policy": "eval-policy"}
+    of_options |= {"verify --replay": "replay", "run --dry-run": "dry-run"}
+    for name, schema in of_options.items():
+        if verb == name.partition(" ")[0] and name.partition(" ")[2] in words:
+            return [schema]
+    match verb, others:
+        case "data", ["generate" | "import", *_]:
+            return ["data-generate"]
+        case "data", ["show", *_]:
+            return ["data-show", "data-show-play"]
+        case "data", [kind, *_]:
+            return [f"data-{kind}"]
+        case "export", [kind, *_]:
+            return ["export" if kind == "tensorboard" else "export-file"]
+    return [verb]
 
 
 def complaints(  # noqa: C901 - a word of JSON Schema each

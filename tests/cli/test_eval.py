@@ -20,7 +20,6 @@ from rlbench.records.store import Record, read_record
 from tests.cli.test_video_writer import decode
 from tests.commands import json_of, line_of_refusal, stdout_of
 from tests.conftest import Patch, RecordRun
-from tests.reliability.test_output import complaints, schema_of
 from tests.slow import slow_but
 
 FAMILIES = [
@@ -66,10 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def document(*words: str) -> dict[str, object]:
-    """The document of ``--json``, held to its schema."""
-    content, schema = json_of(["eval", *words, "--json"]), schema_of("eval")
-    assert list(complaints(schema, content, schema)) == []
-    return content
+    return json_of(["eval", *words, "--json"])
 
 
 def refusal(*words: str) -> str:

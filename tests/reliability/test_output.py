@@ -22,16 +22,14 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.cli.output import terminal_height, terminal_width
-from rlbench.report.reference_table import DATA
 from tests.commands import RLBENCH, run_command, run_process
 from tests.conftest import Capture, Patch
 from tests.laws.layers import HEAVY
 from tests.laws.source import ROOT
 from tests.reliability.odd import places
-from tests.schemas import complaints
+from tests.schemas import SCHEMAS, complaints, schema_of
 
 CORPUS = Path(__file__).parent / "corpus" / "schema-1"
-SCHEMAS = {path.stem: path for path in (DATA / "schema").glob("*.json")}
 DATA_FOLDERS = ("RLBENCH_DATASETS", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH")
 
 PRINTED: dict[str, list[str]] = {
@@ -71,10 +69,6 @@ def in_a_copy_of_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(variable, str(tmp_path / "corpus"))
 
 
-def schema_of(name: str) -> dict[str, object]:
-    return json.loads(SCHEMAS[name].read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("name", PRINTED)
 def test_every_document_keeps_its_published_schema(name: str) -> None:
     schema, document = schema_of(name), json.loads(run_command([*PRINTED[name], "--json"])[1])
@@ -92,7 +86,7 @@ def test_every_document_keeps_its_published_schema(name: str) -> None:
 
 def test_every_published_schema_is_tested() -> None:
     assert set(PRINTED) <= set(SCHEMAS)
-    assert {name for name in SCHEMAS if name not in PRINTED} <= {"eval", "replay"}
+    assert {name for name in SCHEMAS if name not in PRINTED} <= {"eval", "replay", "parity", "data-generate"}
 
 
 def test_schema_validator_reports_violations() -> None:
