@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean, pstdev
 from time import monotonic
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from rlbench.collectors.evaluate import Evaluation
     from rlbench.config.run import Spec
+    from rlbench.ops.state_dict import State
     from rlbench.records.store import Record
     from rlbench.records.types import Evaluated
 
@@ -93,6 +95,7 @@ def evaluate(
     """
     from rlbench.cli import video_writer
     from rlbench.cli.inline import watched
+    from rlbench.cli.replay import recorded_variables
     from rlbench.records.store import read_record
     from rlbench.suites.plugins import import_for_run
 
@@ -116,7 +119,8 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
-    with watched(str(folder), env_timeout):
+    variables = recorded_variables(record) if replay_recorded else nullcontext()
+    with variables, watched(str(folder), env_timeout):
         document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
     print_result(document, text, json=json)
     if document["same"] is False:
@@ -139,32 +143,30 @@ def _evaluate(
     from rlbench.assembly.restore import restore_evaluation
     from rlbench.cli.dataset_option import reference_score, run_document
     from rlbench.cli.eval_policy import check_evaluation_memory, reference_document, with_episodes
+    from rlbench.cli.replay import machine_changes, recorded_threads
     from rlbench.config.run import Runtime
-    from rlbench.generate import stored_run
-    from rlbench.ops.state_dict import integer
     from rlbench.report.reference_scores import primary
     from rlbench.seeds import Seeds
 
-    folder = record.folder
-    spec, state = stored_run(folder, checkpoint)
-    epoch = integer(state, "epoch")
-    original = record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
+    spec, state, epoch, original = _policy(record, checkpoint)
     if eval_seed is None and original is None:
-        raise UsageError(f"{folder}: its record has no evaluation of this policy; leave --replay-recorded out")
+        raise UsageError(f"{record.folder}: its record has no evaluation of this policy; leave --replay-recorded out")
     seeds = Seeds(spec.seed).child("evaluation", epoch) if eval_seed is None else Seeds(eval_seed).child("eval")
     shared = with_episodes(spec, episodes)
     check_evaluation_memory(shared)
-    evaluation = restore_evaluation(shared, state, Runtime(device=device), seeds)
+    runtime = Runtime(device=device, threads=recorded_threads(record) if eval_seed is None else None)
+    evaluation = restore_evaluation(shared, state, runtime, seeds)
     env = dict(evaluation.envs.info.versions).get("env", spec.task.id)
     clip, evaluated = _play(spec, evaluation, video, program), evaluation.result()
     rounds = _in_rounds(evaluated, shared.protocol.envs)[:episodes]
     same = original is not None and (evaluated.returns, evaluated.lengths) == (original.returns, original.lengths)
     reference, score = primary(spec.suite, spec.algorithm, spec.task.id), reference_score(spec)
     documented = None if reference is None or score is None else reference_document(reference, score)
+    changes = machine_changes(record, runtime, epoch) if eval_seed is None and not same else ()
     head = {"checkpoint": checkpoint, "epoch": epoch, "env": env, "device": device, "games": eval_seed}
     document = {
         "schema_version": 2,
-        "folder": str(folder),
+        "folder": str(record.folder),
         **run_document(spec),
         "smoke": spec.smoke,
         **head,
@@ -172,13 +174,25 @@ def _evaluate(
         **_mean([score for score, *_ in rounds]),
         "recorded": original and {"episodes": len(original.returns), **_mean(original.returns)},
         "same": same if eval_seed is None else None,
+        **({"environment": [change.document for change in changes]} if changes else {}),
         "documented": documented,
         "video": clip,
     }
     origin = "the recorded episodes again" if eval_seed is None else f"episodes of seed {eval_seed}"
     title = f"{spec.name} seed {spec.seed}, {checkpoint} policy, of epoch {epoch}; {origin}"
     note = "" if eval_seed is not None else ", the same episodes" if same else ", OTHER EPISODES THAN THESE"
-    return document, "\n".join([title, "", *_lines(rounds, original, note, documented, clip)])
+    lines = [*_lines(rounds, original, note, documented, clip), *(change.line for change in changes)]
+    return document, "\n".join([title, "", *lines])
+
+
+def _policy(record: Record, checkpoint: Checkpoint) -> tuple[Spec, State, int, Evaluated | None]:
+    """The settings and the state of a saved policy, its epoch, and the evaluation of that epoch."""
+    from rlbench.generate import stored_run
+    from rlbench.ops.state_dict import integer
+
+    spec, state = stored_run(record.folder, checkpoint)
+    epoch = integer(state, "epoch")
+    return spec, state, epoch, record.epochs[epoch].evaluated if epoch < len(record.epochs) else None
 
 
 def _play(spec: Spec, evaluation: Evaluation, video: Path | None, program: str | None) -> dict[str, object] | None:

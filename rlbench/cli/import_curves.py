@@ -55,8 +55,10 @@ def import_curves(
     runs of rlbench.
     """
     from rlbench.curves.formats import ImportOptions, files_left_out, read_curves
+    from rlbench.records.files import refuse_run_folder
     from rlbench.records.imported import curve_folder, write_curves
 
+    refuse_run_folder(results, "--results")
     suite, _, algorithm = (cell or "").partition("/")
     if cell is not None and (not suite or not algorithm or "/" in algorithm):
         raise UsageError(f"--as {cell}: is no row of a table; say SUITE/ALGO, such as mujoco/sac")

@@ -72,7 +72,7 @@ def replay(
     if dataset is not None and record.spec.suite != "offline":
         raise UsageError(f"--dataset: {record.spec.suite} learns from what it plays; leave it out")
     last = _last(record, epochs)
-    with _variables(record), watched(str(folder), env_timeout):
+    with recorded_variables(record), watched(str(folder), env_timeout):
         import_for_run(package, record.spec.task)
         return _train_again(record, last, dataset)
 
@@ -95,7 +95,7 @@ def _last(record: Record, epochs: int | None) -> int:
 
 
 @contextmanager
-def _variables(record: Record) -> Iterator[None]:
+def recorded_variables(record: Record) -> Iterator[None]:
     """Set the environment variables of threads and instructions as in the run, before torch reads them."""
     from rlbench.records.machine import INSTRUCTIONS, THREADS
 
@@ -147,7 +147,7 @@ def _train_again(record: Record, last: int, dataset: Path | None) -> tuple[dict[
     from rlbench.run import run
 
     runtime = _runtime(record).model_copy(update={"dataset": None if dataset is None else str(dataset)})
-    changes = _changes(record, runtime, last)
+    changes = machine_changes(record, runtime, last)
     try:
         data = _check_data(record, runtime)
     except UsageError as error:
@@ -198,12 +198,9 @@ def _runtime(record: Record) -> Runtime:
     record_values = record.environment
     engine, _, reason = str(record_values.get("updates", "")).partition(":")
     is_auto = engine == "numpy" and bool(reason)  # which takes numpy where networks are small
-    threads = record_values.get("torch_threads")
-    if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_THREADS):
-        raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")
     runtime = Runtime(
         device=str(record_values.get("device", "cpu")),
-        threads=threads,
+        threads=recorded_threads(record),
         update_engine=next((name for name in get_args(EngineName) if name == engine and not is_auto), "auto"),
         eval_workers=0,
         checkpoint_seconds=1e9,
@@ -215,7 +212,19 @@ def _runtime(record: Record) -> Runtime:
     return runtime
 
 
-def _changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
+def recorded_threads(record: Record) -> int | None:
+    """The number of torch's threads of a run; None if its record does not name it.
+
+    Raises:
+        RefusedFile: it is no number of threads.
+    """
+    threads = record.environment.get("torch_threads")
+    if threads is None or (type(threads) is int and 1 <= threads <= MAX_THREADS):
+        return threads
+    raise RefusedFile(f"{record.folder / 'spec.json'}: torch_threads is no number of threads; restore it")
+
+
+def machine_changes(record: Record, runtime: Runtime, last: int) -> tuple[Change, ...]:
     """Differences of code, versions and machine from the record; refuse another environment or version of it."""
     from rlbench.assembly.device import device_of
     from rlbench.assembly.engine import engine_of

@@ -195,11 +195,12 @@ def run(
 
 
 def _shard(specs: list[Spec], shard: str | None, results: Path) -> list[Spec]:
-    """Select one shard of the runs and refuse links in their folders."""
-    from rlbench.records.files import refuse_links
+    """Select one shard of the runs; refuse links in their folders, and results within a run."""
+    from rlbench.records.files import refuse_links, refuse_run_folder
     from rlbench.records.store import folder_of
     from rlbench.sweep.plan import parse_shard
 
+    refuse_run_folder(results, "--results")
     selection = specs if shard is None else specs[parse_shard(shard)]
     for spec in selection:
         refuse_links(folder_of(spec, results), results)

@@ -109,6 +109,7 @@ def rliable_curves(arrays: Arrays, path: Path, cell: tuple[str, str], tag: str |
         rows_without_score = missing.sum(axis=0).tolist()
         for task_index, seed in np.argwhere(~missing.T):
             rows, unknown = rows_without_score[task_index], ("curve",) if own_suite else ("steps", "estimator")
+            unknown = unknown if f"{name}/seeds" in arrays else (*unknown, "seeds")
             task, _, dataset = str(tasks[task_index]).partition(" on ")
             label = Label(own_suite, last if own_suite else cell[1] or last, task, dataset, int(seeds[seed]))
             curves.append(

@@ -93,7 +93,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     if not curves:
         formats = f"no file of a known format; known: {', '.join(FORMATS)}; see --format"
         raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else formats}")
-    have_seeds = [curve.label.seed is not None for curve in curves]
+    have_seeds = [curve.label.seed is not None and "seeds" not in curve.unknown for curve in curves]
     cell_curves = [_curve(curve, options) for curve in number_seeds(curves)]
     _refuse_parts(cell_curves, have_seeds, curve_paths)
     return _refuse_duplicates(cell_curves, curve_paths)

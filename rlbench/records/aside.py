@@ -23,7 +23,8 @@ def attempt_parts(folder: Path) -> list[Path]:
 
 def count_aside(folder: Path) -> int:
     """Count the attempts that ``--force`` has put aside; one whose moves have not ended does not count."""
-    return sum(lexists(path / "spec.json") and not lexists(path / MOVING) for path in folder.glob("attempt-*"))
+    attempts = [path for path in folder.glob("attempt-*") if not lexists(path / MOVING)]
+    return sum(any(lexists(path / part) for part in ("spec.json", *ATTEMPT_PARTS)) for path in attempts)
 
 
 def set_aside(folder: Path) -> Path:

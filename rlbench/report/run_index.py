@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -268,14 +268,14 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     kind, epoch = "training" if is_training else "evaluation", default.budget.epoch if default else 1
     curves = [curve if curve.has_curve else _at_end(curve, cells.budget) for curve in curves]
     _drop_parts(curves)
-    first = {run.digest: run for run in reversed(curves)}
+    copies = _copies(curves)
     for curve in curves:
         evaluations = within(curve.evaluations, cells.budget)  # later ones never count
         spaced = one_per_epoch(evaluations, epoch)
         cells.interval = epoch if len(spaced) < len(evaluations) else cells.interval
         end = min(curve.budget, cells.budget)
         run = replace(curve, evaluations=spaced, budget=end, env_steps=end)
-        if run.digest and first[run.digest] is not curve:
+        if run.folder in copies:
             cells.same_numbers.append(run)
         elif run.origin["kind"] != kind:
             cells.other_protocol.append(run)
@@ -290,6 +290,18 @@ def _as_runs(key: CellKey, curves: list[Run]) -> Runs:
     cells.short = [run for run in cells.short if run.seed not in whole]
     cells.unfinished = [*cells.short, *(cells.other_protocol if whole else ())]
     return cells
+
+
+def _copies(curves: Sequence[Run]) -> set[Path]:
+    """The folders of curves that begin another one, as earlier copies do, or that equal the one of a lower seed."""
+    points = {run.folder: [(e.env_steps, e.mean) for e in run.evaluations] for run in curves}
+    order = sorted(curves, key=lambda run: (points[run.folder], -run.seed))
+    return {
+        run.folder
+        for run, following in pairwise(order)  # what begins with a curve follows it
+        if points[following.folder][: len(points[run.folder])] == points[run.folder]
+        and len({mean for _, mean in points[run.folder]}) >= imported.MIN_DISTINCT_RETURNS
+    }
 
 
 def _at_end(score: Run, steps: int) -> Run:

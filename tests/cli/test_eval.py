@@ -1,16 +1,20 @@
 """``rlbench eval``: it plays the saved policy by the same protocol and leaves the record unchanged."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rlbench import checkpoint
+from rlbench.cli import eval as evaluation_command
 from rlbench.cli.app import main
 from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import MujocoCamera
@@ -113,12 +117,34 @@ def test_replayed_episodes_that_differ_from_the_record_exit_with_three(
         record = read_record(folder)
         longer = [replace(it.evaluated, lengths=tuple(n + 1 for n in it.evaluated.lengths)) for it in record.epochs]
         epochs = [replace(it, evaluated=new) for it, new in zip(record.epochs, longer, strict=True)]
-        return replace(record, epochs=tuple(epochs))
+        machine = {**record.environment, "cpu": "another processor"}
+        return replace(record, epochs=tuple(epochs), environment=machine)
 
     command = ["eval", str(run), "--replay-recorded"]
     assert main(command) == 0 and "the same episodes" in capsys.readouterr().out
     monkeypatch.setattr(store, "read_record", other)
-    assert main(command) == BelowReference.exit_code and "OTHER EPISODES THAN THESE" in capsys.readouterr().out
+    assert main(command) == BelowReference.exit_code
+    out = capsys.readouterr().out
+    assert "OTHER EPISODES THAN THESE" in out and "cpu: another processor recorded, " in out
+
+
+def test_replay_takes_the_threads_and_instructions_of_the_record(run: Path, monkeypatch: Patch) -> None:
+    def other(folder: Path) -> Record:
+        record = read_record(folder)
+        return replace(record, environment={**record.environment, "torch_threads": 2, "MKL_CBWR": "COMPATIBLE"})
+
+    def play(*arguments: Any) -> Any:
+        during.append((torch.get_num_threads(), os.environ.get("MKL_CBWR")))
+        return real(*arguments)
+
+    during, real, before = list[tuple[int, str | None]](), evaluation_command._play, torch.get_num_threads()
+    monkeypatch.setattr(store, "read_record", other)
+    monkeypatch.setattr(evaluation_command, "_play", play)
+    try:
+        assert main(["eval", str(run), "--replay-recorded"]) == main(["eval", str(run)]) == 0
+    finally:
+        torch.set_num_threads(before)
+    assert during[0] == (2, "COMPATIBLE") and during[1][1] is None and "MKL_CBWR" not in os.environ
 
 
 def test_eval_plays_the_requested_number_of_episodes_of_a_seed(run: Path) -> None:

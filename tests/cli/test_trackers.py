@@ -251,11 +251,14 @@ def test_a_file_in_the_place_of_the_events_folder_names_the_option() -> None:
     assert "--track-dir" in error and "--output" not in error
 
 
-def test_no_events_are_written_into_a_run_s_folder(record_run: RecordRun) -> None:
+def test_nothing_is_written_into_a_run_s_folder(record_run: RecordRun) -> None:
     folder = record_run([1.0], suite="toy", task="Catch")
     message = "is in the folder of a run; name another folder"
     assert message in stderr_of(f"export tensorboard --output {folder / 'board'} --results results")
     assert message in stderr_of([*CATCH, "--track", "tensorboard", "--track-dir", str(folder)])
+    assert message in stderr_of([*CATCH, "--results", str(folder)])
+    Path("c.csv").write_text("task,seed,step,return\nHopper-v4,1,1000,1\n", encoding="utf-8")
+    assert message in stderr_of(["import", "c.csv", "--as", "mujoco/sac", "--results", str(folder / "checkpoint")])
     assert stdout_of("export tensorboard --output outputs/seed=0/board --results results"), "no run's folder"
 
 

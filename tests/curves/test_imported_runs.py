@@ -67,7 +67,8 @@ def test_final_scores_without_steps_count_at_the_end_alone(algorithm: str, task:
 
 
 def test_final_scores_end_no_longer_reference_and_hide_no_seed_at_equal_steps(tmp_path: Path) -> None:
-    np.savez(tmp_path / "s.npz", sac=np.array([[100.0], [110.0]]), tasks=np.array([TASK]))
+    matrix = {"sac": np.array([[100.0], [110.0]]), "sac/seeds": np.array([0, 1]), "tasks": np.array([TASK])}
+    np.savez(tmp_path / "s.npz", **matrix)
     words = ["--as", "mujoco/sac", "--results", str(tmp_path / "results")]
     assert main(["import", str(tmp_path / "s.npz"), *words]) == 0
     (tmp_path / "long.toml").write_text(
@@ -380,6 +381,17 @@ def test_a_curve_under_two_seeds_counts_once(tmp_path: Path) -> None:
     cell = cell_of(tmp_path)
     assert cell.measured and cell.measured.n == 1 and "1 run has the numbers of another seed" in cell.note
     assert "has the same numbers as seed=0" in refusal_of(["verify", str(tmp_path / "results")])
+
+
+def test_a_curve_that_begins_another_one_is_its_copy(tmp_path: Path) -> None:
+    points = {seed: [(at, 100.0 * seed + at / 1000) for at in range(5000, 1_000_001, 5000)] for seed in (0, 1)}
+    points[2] = points[1][:-1]
+    rows = [f"{TASK},{seed},{at},{score}" for seed, curve in points.items() for at, score in curve]
+    (tmp_path / "runs.csv").write_text("\n".join(["task,seed,step,return", *rows]))
+    words = ["import", str(tmp_path / "runs.csv"), "--as", "mujoco/sac", "--results", str(tmp_path / "results")]
+    assert main(words) == 0
+    cell = cell_of(tmp_path)
+    assert cell.measured and cell.measured.seeds == (0, 1) and "1 run has the numbers of another seed" in cell.note
 
 
 def test_verify_names_two_curves_of_one_seed_and_no_part_of_one(tmp_path: Path) -> None:

@@ -135,6 +135,16 @@ def test_a_seed_in_two_files_is_refused(tmp_path: Path) -> None:
     assert f"seed 0 is in two files, {tmp_path}/a.csv and {tmp_path}/b.csv" in refusal(tmp_path, tmp_path / "results")
 
 
+def test_a_matrix_without_seeds_is_refused_beside_curves_with_seeds(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("task,seed,step,return\nHopper-v4,5,1000,1\nHopper-v4,6,1000,2\n")
+    matrix = {"sac": np.array([[1.0], [2.0]]), "tasks": np.array(["Hopper-v4"])}
+    np.savez(tmp_path / "b.npz", **matrix)
+    line = ["import", *(str(tmp_path / name) for name in ("a.csv", "b.npz")), "--as", "mujoco/sac"]
+    assert "has no seed, others of it have one" in stderr_of([*line, "--results", str(tmp_path / "out")])
+    np.savez(tmp_path / "b.npz", **matrix, **{"sac/seeds": np.array([7, 8])})
+    assert "4 seeds" in stdout_of([*line, "--results", str(tmp_path / "out")])
+
+
 @pytest.mark.parametrize("name", ["events.out.tfevents.{}", "{}.monitor.csv"])
 def test_parts_of_one_run_are_no_seeds(name: str, tmp_path: Path) -> None:
     for number in range(2):

@@ -155,7 +155,7 @@ def test_invalid_number_of_threads_in_a_record_or_checkpoint_is_refused(threads:
     ],
 )
 def test_a_replay_sets_no_invalid_variable_of_a_record(name: str, value: object) -> None:
-    with pytest.raises(RefusedFile, match=name), replay._variables(with_environment(**{name: value})):
+    with pytest.raises(RefusedFile, match=name), replay.recorded_variables(with_environment(**{name: value})):
         raise AssertionError("it is set")
 
 
