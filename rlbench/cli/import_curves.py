@@ -54,7 +54,8 @@ def import_curves(
     it does not state. `rlbench table SUITE --results DIR` then shows them beside the references. They never count as
     runs of rlbench.
     """
-    from rlbench.curves.formats import ImportOptions, files_left_out, read_curves
+    from rlbench.curves.curve_files import files_left_out
+    from rlbench.curves.formats import ImportOptions, read_curves
     from rlbench.records.files import refuse_run_folder
     from rlbench.records.imported import curve_folder, write_curves
 

@@ -159,6 +159,8 @@ def read_long(table: Table, *, kind: Kind | None) -> list[Points]:
     lengths = table.numbers(name, gaps=True) if name else None
     curves = []
     for (suite, algorithm, task, dataset, kind_label, number), rows in rows_by_label.items():
+        if kind is not None and _kind(kind_label, table.where) not in {None, kind}:
+            continue
         points = np.array(rows)[numeric[rows]]
         own = None if lengths is None else lengths[points]
         curves.append(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path, PurePath
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -17,12 +17,14 @@ import numpy as np
 from rlbench import disk, suites
 from rlbench.config.names import MAX_NAME_LENGTH
 from rlbench.curves import binary, delimited, json_files
+from rlbench.curves.curve_files import Format, curve_files
 from rlbench.curves.points import (
     MAX_CURVES,
     NUMBER,
     Label,
     Points,
     label_of,
+    listing,
     number_seeds,
     refuse_beyond_memory,
     sort_points,
@@ -30,7 +32,6 @@ from rlbench.curves.points import (
 from rlbench.errors import RefusedFile, UnknownName, UsageError, suggest_path
 from rlbench.records.imported import ImportedCurve, Kind, check_curve
 
-Format: TypeAlias = Literal["csv", "sb3", "cleanrl", "wandb", "tensorboard", "d3rlpy", "dopamine", "rliable", "jsonl"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 Unit: TypeAlias = Literal["frames", "decisions"]
 
@@ -38,12 +39,6 @@ MAX_BYTES: Final = 2**28  # bytes of a file
 MEMORY_PER_BYTE: Final = 16  # of memory for a byte of a file, whose scalars become objects of Python
 MEMORY_PER_VALUE: Final = 160  # bytes of memory for a value of CSV or JSON
 SEPARATORS: Final = (b",", b"[", b"{", b"\n")  # of values; "\n" is also the tag of a value in a TensorBoard event
-MAX_FILES: Final = 10_000
-OTHER_SUFFIXES: Final = {
-    *(".cfg", ".ckpt", ".gif", ".h5", ".html", ".ini", ".jpg", ".json", ".log", ".md", ".mp4", ".onnx", ".pkl", ".png"),
-    *(".pt", ".pth", ".py", ".safetensors", ".svg", ".toml", ".txt", ".yaml", ".yml", ".zip"),
-}
-"""Suffixes of files beside curves."""
 FRAME_SKIP: Final = 4
 BUDGET_FACTOR: Final = 1.5  # times the documented budget that steps reach before their unit is in doubt
 PROTOCOL: Final = ("settings", "environment version", "episodes per evaluation")
@@ -71,7 +66,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
         RefusedFile: a file is not of the format, or holds what is no curve.
     """
     curves, curve_paths = list[Points](), list[Path]()
-    pairs = [(inside, source) for source in paths for inside in _files(source, options.format)]
+    pairs = [(inside, source) for source in paths for inside in curve_files(source, options.format)]
     every_path = [inside for inside, _ in pairs]
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
@@ -81,6 +76,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     for path, source in pairs:
         raw = _content(path, links=path in paths)  # a link that the user names is read
         format_, points = _read(raw, path, options)
+        _refuse_tasks({curve.label.task for curve in points if curve.label.task}, path, options)
         if len(points) == 1 and points[0].label.seed is None:
             is_seed = several_numbers or folders[path.parent] == 1
             label = _with_names(points[0].label, path, source, options.suite, numbers=is_seed)
@@ -113,91 +109,18 @@ def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: 
     return label._replace(seed=seed, task=label.task or task)
 
 
+def _refuse_tasks(names: set[str], path: Path, options: ImportOptions) -> None:
+    """Refuse ``--task`` for a file of several tasks, of which it would make one."""
+    others = {name for name in names if not _is_task(options.suite, name)}  # names of the library's own
+    if options.task and len(others) + (others != names) > 1:
+        raise UsageError(f"--task {options.task}: {path} holds the tasks {listing(sorted(names))}; leave one of them")
+
+
 def _is_task(suite: str, name: str) -> bool:
     try:
         return bool(resolved_task(suite, name))
     except UnknownName:
         return False
-
-
-def files_left_out(path: Path, format_: Format | None) -> list[Path]:
-    """The curve files of a folder that belong to no run with a file of those that ``read_curves`` reads there."""
-    if not path.is_dir() or path.is_symlink():
-        return []
-    kinds, selected = _by_kind(_every_file(path, format_)), _files(path, format_)
-    kind = next((kind for kind, names in kinds.items() if names == selected), "")
-    members = {*selected}
-    others = [p for p in dict.fromkeys(chain(*kinds.values())) if p not in members]
-    if kind in {"csv", "jsonl"}:  # a file is a run; of the other kinds a folder is
-        runs, files = {p.with_suffix("") for p in selected}, {*kinds["csv"], *kinds["jsonl"]}
-        folders = {p.parent for p in selected}
-        return [p for p in others if p.with_suffix("") not in runs and (p in files or p.parent not in folders)]
-    runs = {p.parent for p in selected}
-    return [p for p in others if p.parent not in runs and (runs - {path}).isdisjoint(p.parents)]
-
-
-def _files(path: Path, format_: Format | None) -> list[Path]:
-    """A file itself, or the curve files of a folder; links are not followed."""
-    if not path.is_dir() or path.is_symlink():
-        return [path]
-    kinds = _by_kind(every := _every_file(path, format_))
-    if format_ is None:
-        return next((names for names in kinds.values() if names), [])
-    return kinds.get("tensorboard" if format_ == "cleanrl" else format_, every)
-
-
-def _by_kind(every: Sequence[Path]) -> dict[str, list[Path]]:
-    """Curve files, in the order in which their kinds are preferred."""
-    monitors = [p for p in every if p.name.endswith("monitor.csv")]
-    return {
-        "sb3": [p for p in every if p.name == "evaluations.npz"] or monitors,
-        "d3rlpy": [p for p in every if p.name == "environment.csv"],
-        "tensorboard": [p for p in every if "tfevents" in p.name],
-        "csv": [p for p in every if p.suffix.lower() == ".csv"],
-        "jsonl": [p for p in every if p.suffix.lower() == ".jsonl"],
-    }
-
-
-def _every_file(path: Path, format_: Format | None) -> list[Path]:
-    """The files of a folder, in order, but hidden ones.
-
-    Raises:
-        UsageError: it holds too many files, or a folder that cannot be read.
-        RefusedFile: a folder in it is a link to other curves, or to nothing.
-    """
-    every = list[Path]()
-    for root, folders, names in disk.walk(path, onerror=_refuse_unreadable):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))  # as every reader of records
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        if link := next((p for name in folders if _holds_other_curves(p := Path(root, name), path, format_)), None):
-            raise RefusedFile(f"{link}: is a link to another folder; name that folder, or remove the link")
-        if link := next((p for name in names if _is_lost(p := Path(root, name))), None):
-            raise RefusedFile(f"{link}: is a link to nothing; restore its target, or remove the link")
-        every += [Path(root, name) for name in names]
-    if len(every) > MAX_FILES:
-        raise UsageError(
-            f"{path}: holds {len(every):,} files, {MAX_FILES:,} are allowed; name the folder of one experiment"
-        )
-    return every
-
-
-def _holds_other_curves(link: Path, path: Path, format_: Format | None) -> bool:
-    """True for a link to a folder with curve files outside ``path``; W&B's latest-run lies in it."""
-    if not link.is_symlink() or (folder := link.resolve()).is_relative_to(path.resolve()):
-        return False
-    inside = (Path(root, name) for root, _, names in disk.walk(folder, onerror=_refuse_unreadable) for name in names)
-    any_name = format_ in {"dopamine", "rliable"}
-    return any(any_name or any(_by_kind([file]).values()) for file in inside)
-
-
-def _is_lost(link: Path) -> bool:
-    """True for a link to nothing that may have named a folder of curves; W&B's latest-run names no further run."""
-    is_other = link.suffix.lower() in OTHER_SUFFIXES or link.name.startswith(("best", "checkpoint", "last", "latest"))
-    return not is_other and not link.exists()
-
-
-def _refuse_unreadable(error: OSError) -> None:
-    raise UsageError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions")
 
 
 def _content(path: Path, *, links: bool) -> bytes:
@@ -372,6 +295,8 @@ def _in_decisions(points: Points, where: str, suite: str, algorithm: str, task: 
 def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], paths: Sequence[Path]) -> None:
     """Refuse curves without a seed that may be a part or the mean of another run: they would be further seeds."""
     cells = [(curve.suite, curve.algorithm, curve.task, curve.dataset) for curve in curves]
+    formats = {(cell, curve.origin.format) for curve, cell in zip(curves, cells, strict=True)}
+    several_formats = Counter(cell for cell, _ in formats)
     places = {(cell, path) for cell, path, has_seed in zip(cells, paths, have_seeds, strict=True) if not has_seed}
     files = Counter((cell, path.parent) for cell, path in places)
     folders, cells_with_seeds = Counter(cell for cell, _ in files), set(compress(cells, have_seeds))
@@ -379,6 +304,10 @@ def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], p
         if not has_seed and cell in cells_with_seeds:
             begin = f"{path}: the curve of {'/'.join(cell[:3])} that begins at step {curve.steps[0]:,}"
             raise RefusedFile(f"{begin} has no seed, others of it have one; write its seed, or leave it out")
+        if not has_seed and several_formats[cell] > 1:
+            raise RefusedFile(
+                f"{path}: one of several formats without seeds; name the files by seeds, or keep one format"
+            )
         if folders[cell] > 1 and files[cell, path.parent] > 1:
             raise RefusedFile(f"{path.parent}: holds several files, maybe of one run; name them by seeds, or keep one")
 

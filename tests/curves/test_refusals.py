@@ -15,9 +15,9 @@ import pytest
 
 from rlbench.cli.app import main
 from rlbench.curves import points
-from rlbench.curves.formats import files_left_out
+from rlbench.curves.curve_files import files_left_out
 from rlbench.datasets.crc32c import masked_crc
-from tests.commands import stderr_of, stdout_of
+from tests.commands import json_of, stderr_of, stdout_of
 from tests.conftest import Patch
 from tests.zips import zip_of
 
@@ -143,6 +143,34 @@ def test_a_matrix_without_seeds_is_refused_beside_curves_with_seeds(tmp_path: Pa
     assert "has no seed, others of it have one" in stderr_of([*line, "--results", str(tmp_path / "out")])
     np.savez(tmp_path / "b.npz", **matrix, **{"sac/seeds": np.array([7, 8])})
     assert "4 seeds" in stdout_of([*line, "--results", str(tmp_path / "out")])
+
+
+def test_files_of_two_formats_without_seeds_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("step,return\n1000,1\n2000,2\n")
+    np.savez(tmp_path / "b.npz", sac=np.array([[3.0]]), tasks=np.array(["Hopper-v4"]))
+    line = ["import", *(str(tmp_path / name) for name in ("a.csv", "b.npz")), "--as", "mujoco/sac", *TASK]
+    assert "one of several formats without seeds" in stderr_of([*line, "--results", str(tmp_path / "out")])
+
+
+def test_a_file_of_two_tasks_is_not_imported_as_one(tmp_path: Path) -> None:
+    file, line = tmp_path / "a.csv", ["import", str(tmp_path / "a.csv"), "--as", "mujoco/sac", *TASK]
+    rows = [f"{task},{seed},1000,1" for seed, task in enumerate(("Mine-v0", "Other-v0", "Hopper-v4"))]
+    for own in (rows[:2], rows[1:]):
+        file.write_text("\n".join(["task,seed,step,return", *own]))
+        assert "holds the tasks" in stderr_of([*line, "--results", str(tmp_path / "out")])
+    file.write_text("\n".join(["task,seed,step,return", rows[0]]))
+    assert "1 seed" in stdout_of([*line, "--results", str(tmp_path / "out")])
+
+
+def test_kind_selects_rows(tmp_path: Path) -> None:
+    rows = ["Hopper-v4,training,0,1000,1", "Hopper-v4,evaluation,0,1000,2"]
+    (tmp_path / "a.csv").write_text("\n".join(["task,kind,seed,step,return", *rows]))
+    line = ["import", str(tmp_path / "a.csv"), "--as", "mujoco/sac", "--json"]
+    for kind in ("training", "evaluation"):
+        (curve,) = json_of([*line, "--kind", kind, "--results", str(tmp_path / kind)])["curves"]
+        assert curve["kind"] == kind
+    (tmp_path / "a.csv").write_text("\n".join(["task,kind,seed,step,return", rows[0]]))
+    assert "holds no score" in stderr_of([*line, "--kind", "evaluation", "--results", str(tmp_path / "out")])
 
 
 @pytest.mark.parametrize("name", ["events.out.tfevents.{}", "{}.monitor.csv"])
@@ -282,6 +310,9 @@ def test_a_linked_or_unreadable_folder_of_curves_is_named(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("files", "left_out"),
     [
+        (("seed_0.csv", "seed_1.csv.gz"), "left out 1 file of another kind, such as logs/seed_1.csv.gz"),
+        (("seed_0.csv", "seed_0.csv.gz"), None),
+        (("seed_0.csv", "seed_1.tsv"), "left out 1 file of another kind, such as logs/seed_1.tsv"),
         (("s0/runs.csv", "s0/runs.jsonl", "config.csv"), None),
         (("s0.csv", "s1.csv", "s2.jsonl"), "1 file of another kind, such as logs/s2.jsonl"),
         (("s0.csv", "s0.jsonl", "s1.CSV"), None),
