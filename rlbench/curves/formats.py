@@ -308,8 +308,11 @@ def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], p
             raise RefusedFile(
                 f"{path}: one of several formats without seeds; name the files by seeds, or keep one format"
             )
-        if folders[cell] > 1 and files[cell, path.parent] > 1:
-            raise RefusedFile(f"{path.parent}: holds several files, maybe of one run; name them by seeds, or keep one")
+        if folders[cell] > 1 and (
+            files[cell, path.parent] > 1 or any((cell, up) in files for up in path.parent.parents)
+        ):
+            several = f"{path.parent}: several files in it and above it are maybe of one run"
+            raise RefusedFile(f"{several}; name them by seeds, or keep one")
 
 
 def _refuse_duplicates(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:
