@@ -27,7 +27,7 @@ from rlbench.report.equal_steps import scores_up_to, step_of_three
 from rlbench.report.estimate import FULL
 from rlbench.report.reference_scores import primary_references
 from rlbench.report.reference_table import CellKey, cell_name
-from rlbench.report.run_index import Runs, gather, setting, with_imported
+from rlbench.report.run_index import Runs, differences, gather, setting, with_imported
 from rlbench.report.runs import Run, separate
 
 if TYPE_CHECKING:
@@ -307,9 +307,11 @@ def _task(key: CellKey, one: SettingRuns, other: SettingRuns, sources: str, *, a
     better = probability_of_improvement([b], [a])
     sides = [", ".join(sorted(set(filter(None, (run.env_versions for run in runs.all))))) for runs in (first, second)]
     versions = " against ".join(sides) if all(sides) and len(set(sides)) > 1 else ""
-    settings = " against ".join(
-        dict.fromkeys(setting(r) for side in (one, other) if not (r := side.runs.all[0]).origin)
-    )
+    own = [run for side in (one, other) if not (run := side.runs.all[0]).origin]
+    epochs = [next((text for text in differences(run) if text.startswith("budget.epoch=")), "") for run in own]
+    epochs = epochs if len(set(epochs)) > 1 else [""] * len(own)  # a maximum over more evaluations is higher
+    names = [f"{setting(run)} {epoch}".strip() for run, epoch in zip(own, epochs, strict=True)]
+    settings = " against ".join(dict.fromkeys(names))
     texts = {"versions": versions, "sources": sources, "settings": "" if settings == "published" else settings}
     return Task(key=key, first=a, second=b, improvement=better, is_imported=is_imported, step=step, **texts)
 

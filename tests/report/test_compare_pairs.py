@@ -38,6 +38,14 @@ def test_variant_is_compared_with_the_documented_setting(usual: str, record_seed
     assert "toy/dqn/Catch: test/env against test/later. toy/dqn/Catch: settings published against lr=0.5." in text
 
 
+def test_two_algorithms_with_other_numbers_of_evaluations_are_named(record_seeds: RecordSeeds) -> None:
+    for algo, epoch in (("ppo", 1024), ("a2c", 64)):
+        sets = ["budget.steps=3072", f"budget.epoch={epoch}"]
+        record_seeds([10.0], [20.0], suite="toy", algo=algo, task="CartPole-v1", sets=sets)
+    text = " ".join(stdout_of(["compare", "ppo", "a2c", "--suite", "toy", "--results", "results"]).split())
+    assert "settings published budget.epoch=1024 against published budget.epoch=64." in text
+
+
 @pytest.mark.parametrize(
     ("algorithm", "dataset", "score"),
     [
