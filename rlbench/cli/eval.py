@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from math import inf
 from pathlib import Path
 from statistics import fmean, pstdev
 from time import monotonic
@@ -95,7 +96,7 @@ def evaluate(
     """
     from rlbench.cli import video_writer
     from rlbench.cli.inline import watched
-    from rlbench.cli.replay import recorded_variables
+    from rlbench.cli.replay import record_at, recorded_variables
     from rlbench.records.store import read_record
     from rlbench.suites.plugins import import_for_run
 
@@ -119,6 +120,8 @@ def evaluate(
     if not (place / checkpoint).is_dir() and (place / other).is_dir():  # the reader refuses a run without both
         raise UsageError(f"{place / checkpoint}: no such checkpoint; there is --checkpoint {other}")
     eval_seed = None if replay_recorded else seed or 0
+    if replay_recorded:
+        record = record_at(record, _epoch(record, checkpoint))
     variables = recorded_variables(record) if replay_recorded else nullcontext()
     with variables, watched(str(folder), env_timeout):
         document, text = _evaluate(record, checkpoint, episodes, eval_seed, device, video, program)
@@ -183,6 +186,12 @@ def _evaluate(
     note = "" if eval_seed is not None else ", the same episodes" if same else ", OTHER EPISODES THAN THESE"
     lines = [*_lines(rounds, original, note, documented, clip), *(change.line for change in changes)]
     return document, "\n".join([title, "", *lines])
+
+
+def _epoch(record: Record, checkpoint: Checkpoint) -> int:
+    """The epoch of a saved policy, from the record alone: torch reads its variables before it reads a checkpoint."""
+    means = [-inf if epoch.evaluated is None else epoch.evaluated.mean for epoch in record.epochs]
+    return means.index(max(means)) if checkpoint == "best" and means else len(means) - 1
 
 
 def _policy(record: Record, checkpoint: Checkpoint) -> tuple[Spec, State, int, Evaluated | None]:

@@ -84,6 +84,15 @@ def _with_engine(record: Record) -> Record:
     return replace(record, environment={**record.environment, "updates": changes[-1]}) if changes else record
 
 
+def record_at(record: Record, epoch: int) -> Record:
+    """The record with the environment of the process that recorded ``epoch``."""
+    environment = dict(record.environment)
+    for index, line in enumerate(record.resumed):
+        if min(later.epoch for later in record.resumed[index:]) <= epoch:  # a line holds what differs from those before
+            environment |= line.environment
+    return replace(record, environment={name: value for name, value in environment.items() if value is not None})
+
+
 def _last(record: Record, epochs: int | None) -> int:
     last_epoch = len(record.epochs) - 1
     if last_epoch < 0:

@@ -39,6 +39,7 @@ ALIASES: Final = {
 }  # fmt: skip
 OTHER_WORDS: Final = ("envs", "gae", "games", "seeds", "speed", "_step")  # columns of other meaning, one letter off
 TYPO: Final = 0.82  # similarity of a mistyped name, by difflib: a letter more, less or swapped
+GROUP: Final = re.compile(r"[\w./]+: ")  # of a chart of W&B that is grouped by a setting: its key and its value
 SERIES: Final = re.compile(r"(?P<run>.+) - (?P<metric>\S+?)(?P<bound>__MIN|__MAX)?")
 SEED_NAME: Final = re.compile(r"(?:seed|run)?[=_ ]?(?:(\d{1,9})|\d+)")
 
@@ -219,7 +220,7 @@ def read_wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Poin
     """W&B's export of a chart: a column per run, called ``RUN - METRIC``, and its bounds, which are left out.
 
     Raises:
-        RefusedFile: it has several metrics and no ``tag`` names one, or no column of steps.
+        RefusedFile: it has several metrics and no ``tag`` names one, means of groups, or no column of steps.
     """
     step = wandb_steps(table)
     series = {name: match for name in table.header if (match := SERIES.fullmatch(name)) and not match["bound"]}
@@ -228,6 +229,8 @@ def read_wandb(table: Table, *, kind: Kind | None, tag: str | None) -> list[Poin
     if metric not in metrics or (tag is None and len(metrics) > 1):
         raise RefusedFile(f"{table.where}: holds the metrics {listing(metrics)}; name one with --tag")
     labels = {name: label_of(match["run"]) for name, match in series.items() if match["metric"] == metric}
+    if group := next((name for name, label in labels.items() if GROUP.match(name) and label.seed is None), None):
+        raise RefusedFile(f"{table.where}: {printable(group, 60)!r} is the mean of a group; export the runs ungrouped")
     return _read_columns(table, step, labels, kind or kind_of(metric), ("averaging over steps",))
 
 

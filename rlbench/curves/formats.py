@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path, PurePath
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -21,6 +21,7 @@ from rlbench.curves.curve_files import Format, curve_files
 from rlbench.curves.points import (
     MAX_CURVES,
     NUMBER,
+    RUN_NAMES,
     Label,
     Points,
     label_of,
@@ -68,6 +69,7 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     curves, curve_paths = list[Points](), list[Path]()
     pairs = [(inside, source) for source in paths for inside in curve_files(source, options.format)]
     every_path = [inside for inside, _ in pairs]
+    _refuse_experiments(every_path, options)
     parts = Counter(path.parent for path in every_path if "tfevents" in path.name or path.name.endswith("monitor.csv"))
     if folder := next((folder for folder, count in parts.items() if count > 1), None):
         raise UsageError(f"{folder}: holds parts of one run, which are no seeds; name one, or give each seed a folder")
@@ -76,7 +78,6 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     for path, source in pairs:
         raw = _content(path, links=path in paths)  # a link that the user names is read
         format_, points = _read(raw, path, options)
-        _refuse_tasks({curve.label.task for curve in points if curve.label.task}, path, options)
         if len(points) == 1 and points[0].label.seed is None:
             is_seed = several_numbers or folders[path.parent] == 1
             label = _with_names(points[0].label, path, source, options.suite, numbers=is_seed)
@@ -89,6 +90,8 @@ def read_curves(paths: Sequence[Path], options: ImportOptions) -> list[ImportedC
     if not curves:
         formats = f"no file of a known format; known: {', '.join(FORMATS)}; see --format"
         raise UsageError(f"{paths[0]}: holds {'no score; give another file' if every_path else formats}")
+    names = {curve.label.task or label_of(path.parent).task for curve, path in zip(curves, curve_paths, strict=True)}
+    _refuse_tasks(names - {""}, options)
     have_seeds = [curve.label.seed is not None and "seeds" not in curve.unknown for curve in curves]
     cell_curves = [_curve(curve, options) for curve in number_seeds(curves)]
     _refuse_parts(cell_curves, have_seeds, curve_paths)
@@ -104,16 +107,31 @@ def _with_names(label: Label, path: Path, source: Path, suite: str, *, numbers: 
     top_name = top.name if top.name not in {"", ".."} else top.resolve().name
     folders = PurePath(top_name) / path.parent.relative_to(top)
     seed = label_of(folders if numbers else folders / path.name).seed if own.seed is None else own.seed
-    names = [own.task, *(label_of(name).task for name in reversed(folders.parts))]
+    names = [own.task, *chain.from_iterable(_task_names(name) for name in reversed(folders.parts))]
     task = next((name for name in names if _is_task(suite, name)), own.task)  # an experiment's name, as sac-v2, is none
     return label._replace(seed=seed, task=label.task or task)
 
 
-def _refuse_tasks(names: set[str], path: Path, options: ImportOptions) -> None:
-    """Refuse ``--task`` for a file of several tasks, of which it would make one."""
+def _task_names(folder: str) -> tuple[str, ...]:
+    """Candidates for the task in the name of a folder: ``Hopper-v4`` of ``trpo-Hopper-v4``, or ``Hopper`` itself."""
+    return label_of(folder).task, folder, re.sub(r"^.*[-_ ](?=[A-Za-z0-9]+-v\d+$)", "", folder)
+
+
+def _refuse_experiments(paths: Sequence[Path], options: ImportOptions) -> None:
+    """Refuse ``--as`` for runs of several programs of CleanRL, of which it would make one."""
+    matches = [RUN_NAMES[0].fullmatch(part) for path in paths for part in path.parts if len(part) <= MAX_NAME_LENGTH]
+    names = sorted({match["experiment"] for match in matches if match})
+    if options.algorithm and len(names) > 1:
+        cell = f"--as {options.suite}/{options.algorithm}"
+        raise UsageError(f"{cell}: the files are of {listing(map(repr, names))}; import those of one program")
+
+
+def _refuse_tasks(names: set[str], options: ImportOptions) -> None:
+    """Refuse ``--task`` for curves of several tasks, of which it would make one."""
     others = {name for name in names if not _is_task(options.suite, name)}  # names of the library's own
     if options.task and len(others) + (others != names) > 1:
-        raise UsageError(f"--task {options.task}: {path} holds the tasks {listing(sorted(names))}; leave one of them")
+        have = listing(map(repr, sorted(names)))
+        raise UsageError(f"--task {options.task}: the files name {have}; import those of one task")
 
 
 def _is_task(suite: str, name: str) -> bool:

@@ -24,7 +24,7 @@ MAX_CURVES: Final = 100_000  # of one import
 UNSTATED: Final = Origin(format="", sha256="", env_id="", unknown=())
 
 RUN_NAMES: Final = (
-    re.compile(r"(?P<task>.+?)__.+__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
+    re.compile(r"(?P<task>.+?)__(?P<experiment>.+)__(?P<seed>\d+)__\d+"),  # CleanRL: env_id__exp_name__seed__time
     re.compile(r"(?P<task>.+-v\d+)_(?P<seed>\d+)"),  # RL Zoo: env_id_number
     re.compile(r"(?P<task>)(?:.*[^a-zA-Z])?seed[=_ :-]?(?P<seed>\d+)"),
 )

@@ -20,6 +20,7 @@ from rlbench.envs.mujoco import MujocoVector
 from rlbench.envs.render import MujocoCamera
 from rlbench.errors import BelowReference, UsageError
 from rlbench.records import manifest, store
+from rlbench.records.attempts import Resumption
 from rlbench.records.store import Record, read_record
 from tests.cli.test_video_writer import decode
 from tests.commands import json_of, line_of_refusal, stdout_of
@@ -131,7 +132,12 @@ def test_replayed_episodes_that_differ_from_the_record_exit_with_three(
 def test_replay_takes_the_threads_and_instructions_of_the_record(run: Path, monkeypatch: Patch) -> None:
     def other(folder: Path) -> Record:
         record = read_record(folder)
-        return replace(record, environment={**record.environment, "torch_threads": 2, "MKL_CBWR": "COMPATIBLE"})
+        machine = {**record.environment, "torch_threads": 3, "MKL_CBWR": "AVX2"}
+        lines = [
+            Resumption(epoch=epoch, environment=environment)
+            for epoch, environment in ((1, {"torch_threads": 2, "MKL_CBWR": "COMPATIBLE"}), (999, {"MKL_CBWR": None}))
+        ]
+        return replace(record, environment=machine, resumed=tuple(lines))
 
     def play(*arguments: Any) -> Any:
         during.append((torch.get_num_threads(), os.environ.get("MKL_CBWR")))
@@ -141,7 +147,7 @@ def test_replay_takes_the_threads_and_instructions_of_the_record(run: Path, monk
     monkeypatch.setattr(store, "read_record", other)
     monkeypatch.setattr(evaluation_command, "_play", play)
     try:
-        assert main(["eval", str(run), "--replay-recorded"]) == main(["eval", str(run)]) == 0
+        assert main(["eval", str(run), "--replay-recorded", "--checkpoint", "last"]) == main(["eval", str(run)]) == 0
     finally:
         torch.set_num_threads(before)
     assert during[0] == (2, "COMPATIBLE") and during[1][1] is None and "MKL_CBWR" not in os.environ

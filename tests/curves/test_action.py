@@ -145,8 +145,11 @@ def test_nightly_fails_if_a_run_ends_in_an_error(
 
 
 def test_a_stopped_nightly_stops_its_run(tmp_path: Path) -> None:
-    """``timeout`` puts the run into a process group of its own, which Ctrl-C does not reach."""
-    run = "trap 'echo saved; exit 143' TERM; echo begun; for i in $(seq 600); do sleep 0.1; done"
+    """``timeout`` puts the run into a process group of its own, which Ctrl-C does not reach.
+
+    A signal in the millisecond in which ``timeout`` starts the run ends ``timeout`` alone, so the run begins late.
+    """
+    run = "trap 'echo saved; exit 143' TERM; sleep 0.5; echo begun; for i in $(seq 600); do sleep 0.1; done"
     script = nightly_beside(tmp_path, f"run) {run} ;; check) echo checked ;;")
     with subprocess.Popen([script, "toy"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "begun\n"

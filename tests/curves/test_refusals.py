@@ -70,6 +70,11 @@ BAD: dict[str, tuple[str, Sequence[str], str]] = {
     "frames of MuJoCo": (GOOD, ("--steps-are", "frames"), "only Atari counts frames"),
     "format": (GOOD, ("--format", "dopamine"), "the file is of the format csv"),
     "unknown format": (GOOD, ("--format", "xls"), "unknown format 'xls'"),
+    "means of groups of W&B": (
+        "global_step,algo: ppo - eval/return\n1,2\n",
+        (),
+        "'algo: ppo - eval/return' is the mean of a ",
+    ),
     "bounds of W&B alone": ("step,run - return__MIN\n1,2\n", (), "no seeds but 'run - return__MIN'"),
     "log calls of W&B": ("Step,run - return\n1,2\n", (), "counts W&B's log calls"),
     "seconds of W&B": ("Relative Time (Wall),run - return\n1,2\n", TASK, "has no column of steps; export"),
@@ -157,9 +162,34 @@ def test_a_file_of_two_tasks_is_not_imported_as_one(tmp_path: Path) -> None:
     rows = [f"{task},{seed},1000,1" for seed, task in enumerate(("Mine-v0", "Other-v0", "Hopper-v4"))]
     for own in (rows[:2], rows[1:]):
         file.write_text("\n".join(["task,seed,step,return", *own]))
-        assert "holds the tasks" in stderr_of([*line, "--results", str(tmp_path / "out")])
+        assert "the files name " in stderr_of([*line, "--results", str(tmp_path / "out")])
     file.write_text("\n".join(["task,seed,step,return", rows[0]]))
     assert "1 seed" in stdout_of([*line, "--results", str(tmp_path / "out")])
+
+
+def test_runs_of_two_tasks_are_not_imported_as_one(tmp_path: Path) -> None:
+    for seed, task in enumerate(("Hopper-v4", "HopperBulletEnv-v0")):
+        (tmp_path / f"trpo/{task}_{seed}").mkdir(parents=True)
+        (tmp_path / f"trpo/{task}_{seed}/progress.csv").write_text(f"step,return\n1000,{seed}\n")
+    line = ["import", str(tmp_path / "trpo"), "--as", "mujoco/trpo", *TASK, "--results", str(tmp_path / "out")]
+    assert "the files name 'Hopper-v4', 'HopperBulletEnv-v0'; import those of one task" in stderr_of(line)
+
+
+def test_folders_named_by_tasks_are_no_seeds_of_one(tmp_path: Path) -> None:
+    for score, task in enumerate(("Hopper", "trpo-Walker2d-v4")):
+        (tmp_path / f"runs/{task}").mkdir(parents=True)
+        np.savez(tmp_path / f"runs/{task}/evaluations.npz", timesteps=[1], results=[[float(score)]])
+    line = ["import", str(tmp_path / "runs"), "--as", "mujoco/trpo", "--results", str(tmp_path / "out")]
+    assert "the file or its folder names Walker2d-v4" in stderr_of([*line, *TASK])
+    assert [row["task"] for row in json_of([*line, "--json"])["curves"]] == ["Hopper-v4", "Walker2d-v4"]
+
+
+def test_runs_of_two_programs_of_cleanrl_are_not_imported_as_one(tmp_path: Path) -> None:
+    for seed, program in enumerate(("ppo_continuous_action", "sac_continuous_action")):
+        (tmp_path / f"runs/Hopper-v4__{program}__{seed}__1700000000").mkdir(parents=True)
+        (tmp_path / f"runs/Hopper-v4__{program}__{seed}__1700000000/eval.csv").write_text(f"step,return\n1,{seed}\n")
+    line = ["import", str(tmp_path / "runs"), "--as", "mujoco/ppo", "--results", str(tmp_path / "out")]
+    assert "'ppo_continuous_action', 'sac_continuous_action'; import those of one program" in stderr_of(line)
 
 
 def test_kind_selects_rows(tmp_path: Path) -> None:
