@@ -317,6 +317,8 @@ def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], p
     several_formats = Counter(cell for cell, _ in formats)
     places = {(cell, path) for cell, path, has_seed in zip(cells, paths, have_seeds, strict=True) if not has_seed}
     files = Counter((cell, path.parent) for cell, path in places)
+    siblings = Counter((cell, folder.parent) for cell, folder in files)
+    namesakes = Counter((cell, folder.name) for cell, folder in files)
     folders, cells_with_seeds = Counter(cell for cell, _ in files), set(compress(cells, have_seeds))
     for curve, cell, has_seed, path in zip(curves, cells, have_seeds, paths, strict=True):
         if not has_seed and cell in cells_with_seeds:
@@ -326,11 +328,11 @@ def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], p
             raise RefusedFile(
                 f"{path}: one of several formats without seeds; name the files by seeds, or keep one format"
             )
-        if folders[cell] > 1 and (
-            files[cell, path.parent] > 1 or any((cell, up) in files for up in path.parent.parents)
-        ):
-            several = f"{path.parent}: several files in it and above it are maybe of one run"
-            raise RefusedFile(f"{several}; name them by seeds, or keep one")
+        folder = path.parent
+        is_part = files[cell, folder] > 1 or any((cell, up) in files for up in folder.parents)
+        is_part |= siblings[cell, folder.parent] > 1 < namesakes[cell, folder.name]  # a/eval and a/train, b/eval
+        if folders[cell] > 1 and is_part:
+            raise RefusedFile(f"{folder}: beside, above or in it is maybe another file of its run; name them by seeds")
 
 
 def _refuse_duplicates(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:

@@ -120,6 +120,9 @@ def test_a_file_without_a_seed_is_no_further_seed(other: str, tmp_path: Path) ->
         (["a/eval.csv", "a/train.csv", "b/eval.csv", "b/train.csv"], None),
         (["a/eval.csv", "a/train.csv", "b/eval.csv"], None),
         (["b/eval.csv", "b/eval/eval.csv", "c/eval.csv"], None),
+        (["a/eval/p.csv", "a/train/p.csv", "b/eval/p.csv", "b/train/p.csv"], None),
+        (["2024-05-01/10-00/p.csv", "2024-05-01/11-30/p.csv", "2024-05-02/09-15/p.csv"], 3),
+        (["a/eval/p.csv", "b/eval/p.csv"], 2),
         (["a/eval.csv", "b/eval.csv", "c/eval.csv"], 3),
         (["a.csv", "b.csv", "c.csv"], 3),
         (["a/a.csv", "a/b.csv"], 2),
@@ -134,7 +137,7 @@ def test_files_in_the_folder_of_a_run_are_no_seeds(names: list[str], count: int 
     if count is not None:
         assert len(read_curves([tmp_path], options)) == count
         return
-    with pytest.raises(RefusedFile, match=r"/(a|b/eval): several files in it and above it are maybe of one run"):
+    with pytest.raises(RefusedFile, match=r"/(a|b/eval|a/eval): beside, above or in it is maybe another"):
         read_curves([tmp_path], options)
 
 
