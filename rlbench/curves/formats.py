@@ -332,7 +332,9 @@ def _refuse_parts(curves: Sequence[ImportedCurve], have_seeds: Sequence[bool], p
         is_part = files[cell, folder] > 1 or any((cell, up) in files for up in folder.parents)
         is_part |= siblings[cell, folder.parent] > 1 < namesakes[cell, folder.name]  # a/eval and a/train, b/eval
         if folders[cell] > 1 and is_part:
-            raise RefusedFile(f"{folder}: beside, above or in it is maybe another file of its run; name them by seeds")
+            raise RefusedFile(
+                f"{folder}: other files in, beside or above it may be of the same run; name them by seeds"
+            )
 
 
 def _refuse_duplicates(curves: list[ImportedCurve], paths: Sequence[Path]) -> list[ImportedCurve]:

@@ -137,7 +137,7 @@ def test_files_in_the_folder_of_a_run_are_no_seeds(names: list[str], count: int 
     if count is not None:
         assert len(read_curves([tmp_path], options)) == count
         return
-    with pytest.raises(RefusedFile, match=r"/(a|b/eval|a/eval): beside, above or in it is maybe another"):
+    with pytest.raises(RefusedFile, match=r"/(a|b/eval|a/eval): other files in, beside or above it may be"):
         read_curves([tmp_path], options)
 
 

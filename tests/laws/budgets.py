@@ -115,7 +115,7 @@ def import_depth(modules: Sequence[Module]) -> int:
 
 RATCHETS: Final = (
     # count, maximum, target, and rounding of the maximum
-    (lines, 38_403, 28_000, 1_000),
+    (lines, 38_405, 28_000, 1_000),
     (count_modules, 240, 205, 10),
     (lines_of_tests, 42_449, 28_000, 1_000),
     (duplicate_names, 10, 0, 10),
